@@ -1,0 +1,67 @@
+"""How the toolkit says no. Pure.
+
+Two kinds. A *finding* is a value: everything wrong with a recipe is collected and shown at once. An *error* is raised where the
+world refuses, and its class says what the caller does next. Both are made of the same sentence:
+`where: what was found; why that cannot hold. What to do. [rule]`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Verdict(Enum):
+    REFUSE = "refuse"  # would not start, or would answer wrongly
+    CORRECT = "correct"  # only one value can be meant; the plan uses it and says so
+    WARN = "warn"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing there is to say about a recipe, a machine or an engine."""
+
+    rule: str  # dotted words, stable: "shape.chain-width"
+    verdict: Verdict
+    where: str  # "recipes/x.yaml:9" or "draft.num_steps"
+    found: str  # what stands there, with its unit
+    why: str = ""  # why that cannot hold; empty where the finding says it
+    remedy: str = ""  # what to do, a sentence
+
+    def sentence(self) -> str:
+        reason = f"; {self.why}" if self.why else ""
+        text = f"{self.where}: {self.found}{reason}"
+        remedy = f" {self.remedy}" if self.remedy else ""
+        return f"{text}{'' if text.endswith(('?', '.')) else '.'}{remedy} [{self.rule}]"
+
+
+class SpecError(Exception):
+    """Something refused; carries at least one finding, and the exit code the command ends with."""
+
+    exit_code = 3
+
+    def __init__(self, *findings: Finding) -> None:
+        self.findings: Sequence[Finding] = findings
+        super().__init__("\n".join(f.sentence() for f in findings))
+
+    @classmethod
+    def of(cls, rule: str, where: str, found: str, *, why: str = "", remedy: str = "") -> "SpecError":
+        return cls(Finding(rule=rule, verdict=Verdict.REFUSE, where=where, found=found, why=why, remedy=remedy))
+
+
+class RecipeError(SpecError):
+    """The file cannot be read as a recipe: fix the file."""
+
+    exit_code = 2
+
+
+class FactsError(SpecError):
+    """The world did not answer (no config, no GPU, no hub): fix the machine or the pin."""
+
+
+class EngineError(SpecError):
+    """The engine refused, died or hung: read the runbook the message names."""
+
+
+class ActError(SpecError):
+    """The engine was asked for a change and it did not take."""

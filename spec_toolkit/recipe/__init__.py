@@ -1,0 +1,1 @@
+"""What people choose: the schema of a recipe, and reading one. Nothing here is derived; consequences are planning's."""
