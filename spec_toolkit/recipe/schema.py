@@ -10,45 +10,89 @@ from msgspec import Meta, Struct
 
 from spec_toolkit.terms import Acceptance, Method, Mode
 
-Count = Annotated[int, Meta(ge=1)]
+# Descriptions are the loader's words for people and the editor's hover text. Upper bounds only catch slips of the keyboard or the
+# unit (bytes typed for GiB) and keep what is derived from a number small; what a machine can hold is planning's to say.
+Count = Annotated[int, Meta(ge=1, le=1024)]
+Requests = Annotated[int, Meta(ge=1, le=65_536)]
+Tokens = Annotated[int, Meta(ge=1, le=2**40)]
 Steps = Annotated[int, Meta(ge=1, le=64)]
-Gib = Annotated[float, Meta(gt=0)]  # gibibytes on each rank
-Seconds = Annotated[float, Meta(gt=0)]
-Commit = Annotated[str, Meta(pattern=r"^([0-9a-f]{40}|sha256:[0-9a-f]{64})$")]  # a hub commit, or the content hash of a local folder
-Sha256 = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
-Image = Annotated[str, Meta(pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$")]
-Flag = Annotated[str, Meta(pattern=r"^--[a-z0-9][a-z0-9-]*$")]
+Branches = Annotated[int, Meta(ge=1, le=64)]
+Width = Annotated[int, Meta(ge=2, le=1024)]  # positions of one verify pass, root included
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
+Gib = Annotated[float, Meta(gt=0, le=65_536)]  # gibibytes on each rank
+Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
+Threshold = Annotated[float, Meta(gt=0, le=1)]
+Commit = Annotated[
+    str,
+    Meta(
+        pattern=r"^([0-9a-f]{40}|sha256:[0-9a-f]{64})$",
+        description="a commit of 40 hexadecimal digits, or 'sha256:' and the 64 of a local folder's content hash",
+    ),
+]
+Sha256 = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$", description="'sha256:' and 64 hexadecimal digits")]
+Image = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$", description="an image by digest, name@sha256:<64 hexadecimal digits>"
+    ),
+]
+Flag = Annotated[
+    str, Meta(pattern=r"^--[a-z0-9][a-z0-9-]*$", description="a flag as the engine spells it, --like-this")
+]
+Word = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="one lower-case word")]
+Version = Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+([a-z0-9.+]*)$", description="an exact version such as 0.5.23")]
+Line = Annotated[str, Meta(min_length=1, max_length=300, description="a sentence on one line")]
+EvidenceFile = Annotated[
+    str,
+    Meta(
+        pattern=r"^evidence/[a-z0-9_]+(/[a-z0-9_]+)*\.json$", description="a file under recipes/, evidence/<name>.json"
+    ),
+]
+Model = Annotated[
+    str,
+    Meta(
+        pattern=r"^(rehearsal:[a-z0-9_]+|[A-Za-z0-9][\w.-]*/[\w.-]+|(/|\./|\.\./|~/).+)$",
+        description="a hub repository (owner/name), a folder (/..., ./..., ~/...) or rehearsal:<name>",
+    ),
+]
+DraftModel = Annotated[
+    str,
+    Meta(
+        pattern=r"^(same|rehearsal:[a-z0-9_]+|[A-Za-z0-9][\w.-]*/[\w.-]+|(/|\./|\.\./|~/).+)$",
+        description="'same', a hub repository (owner/name), a folder (/..., ./..., ~/...) or rehearsal:<name>",
+    ),
+]
 
 
 class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every part of a recipe is: frozen, keyword-only, and deaf to keys it does not know."""
+    """What every part of a recipe is; frozen and keyword-only are said again below because neither is inherited."""
 
 
-class Target(Record):
+class Target(Record, frozen=True, kw_only=True):
     """The model whose distribution is served."""
 
-    model: str  # hub repository, a folder, or `rehearsal:<name>` for a tiny model that ships with the toolkit
+    model: Model  # hub repository, a folder, or `rehearsal:<name>` for a tiny model that ships with the toolkit
     revision: Commit | None = None  # open: resolved once at deploy, recorded, and shown with the line to write
     tokenizer: Sha256 | None = None  # hash over vocabulary, merges, special tokens and chat template
-    quantization: str | None = None  # as the checkpoint has it: fp8, nvfp4; open: the checkpoint says
+    quantization: Word | None = None  # as the checkpoint has it: fp8, nvfp4; open: the checkpoint says
 
 
-class Draft(Record):
+class Draft(Record, frozen=True, kw_only=True):
     """Whatever proposes tokens."""
 
     method: Method
-    model: str = "same"  # 'same': the head ships in the target's checkpoint
+    model: DraftModel = "same"  # 'same': the head ships in the target's checkpoint
     revision: Commit | None = None  # of a separate draft model only
     num_steps: Steps | None = None  # draft passes in a round
-    topk: Annotated[int, Meta(ge=1, le=64)] = 1  # branches kept per pass; 1 is a chain
-    num_draft_tokens: Annotated[int, Meta(ge=2, le=1024)] | None = None  # root included; a chain's follows from num_steps
+    topk: Branches = 1  # branches kept per pass; 1 is a chain
+    num_draft_tokens: Width | None = None  # root included; a chain's follows from num_steps
     block_tokens: Count | None = None  # dspark only: it drafts a block and has no step count
     acceptance: Acceptance = Acceptance.TARGET_ONLY
-    accept_threshold_single: Annotated[float, Meta(gt=0, le=1)] | None = None  # relaxed only; below 1 is lossy
-    accept_threshold_accumulated: Annotated[float, Meta(gt=0, le=1)] | None = None  # relaxed only; below 1 is lossy
+    accept_threshold_single: Threshold | None = None  # relaxed only; below 1 is lossy
+    accept_threshold_accumulated: Threshold | None = None  # relaxed only; below 1 is lossy
 
 
-class Layout(Record):
+class Layout(Record, frozen=True, kw_only=True):
     """How the target lies across ranks."""
 
     tp: Count = 1
@@ -57,50 +101,50 @@ class Layout(Record):
     dp_attention: bool = False
 
 
-class Hardware(Record):
+class Hardware(Record, frozen=True, kw_only=True):
     """What a deployment of this recipe stands on. `gpu: cpu` makes the recipe a rehearsal."""
 
-    gpu: str  # h200, b200, ...; cpu
+    gpu: Word  # h200, b200, ...; cpu
     count: Count = 1  # per node
     nodes: Count = 1
     layout: Layout = Layout()
 
 
-class ExtraArg(Record):
+class ExtraArg(Record, frozen=True, kw_only=True):
     """The one escape hatch to an engine flag; every use of it is a warning."""
 
     flag: Flag
-    why: str
+    why: Line
     value: str | int | float | None = None  # left out: a switch
 
 
-class Engine(Record):
-    sglang: Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+([a-z0-9.+]*)$")]
+class Engine(Record, frozen=True, kw_only=True):
+    sglang: Version
     image: Image | None = None
-    patches: tuple[str, ...] = ()  # by id, beyond those every deployment needs
+    patches: tuple[Word, ...] = ()  # by id, beyond those every deployment needs
     overlap: bool = True  # overlap scheduling: what production runs
-    dtype: str | None = None  # open: the checkpoint says
-    attention_backend: str | None = None  # open: the engine chooses
+    dtype: Word | None = None  # open: the checkpoint says
+    attention_backend: Word | None = None  # open: the engine chooses
     extra_args: tuple[ExtraArg, ...] = ()
 
 
-class Graphs(Record):
-    decode_batch_sizes: tuple[Count, ...] | None = None  # open: derived from the admission cap
+class Graphs(Record, frozen=True, kw_only=True):
+    decode_batch_sizes: tuple[Requests, ...] | None = None  # open: derived from the admission cap
 
 
-class Limits(Record):
+class Limits(Record, frozen=True, kw_only=True):
     """Per rank where a rank has its own memory."""
 
-    max_running_requests: Count
-    context_tokens: Count
-    kv_pool_tokens: Count | None = None  # open: what memory leaves
-    memory_fraction: Annotated[float, Meta(gt=0, lt=1)] | None = None  # weights and KV pool over all of HBM; open: the engine's rule
+    max_running_requests: Requests  # of the whole server, as the engine counts it: attention DP ranks share it
+    context_tokens: Tokens  # prompt and answer of one request
+    kv_pool_tokens: Tokens | None = None  # open: what memory leaves
+    memory_fraction: Fraction | None = None  # weights and KV pool over all of HBM; open: the engine's rule
     draft_weights_gib: Gib | None = None
     draft_kv_gib: Gib | None = None
     temporary_kv_gib: Gib | None = None
 
 
-class Policy(Record):
+class Policy(Record, frozen=True, kw_only=True):
     """What may be done about speculation at run time."""
 
     allow: tuple[Mode, ...] = (Mode.FULL, Mode.AUTOREGRESSIVE)
@@ -109,8 +153,8 @@ class Policy(Record):
     drain_seconds: Seconds = 30.0  # from the request to stop to the kill
 
 
-class Recipe(Record):
-    summary: str
+class Recipe(Record, frozen=True, kw_only=True):
+    summary: Line
     target: Target
     draft: Draft
     hardware: Hardware
@@ -118,7 +162,7 @@ class Recipe(Record):
     limits: Limits
     graphs: Graphs = Graphs()
     policy: Policy = Policy()
-    evidence: str | None = None  # a file under recipes/, written by a tool, with an autoregressive row; open: unproven
+    evidence: EvidenceFile | None = None  # written by a tool, with an autoregressive row; open: unproven
     simulated: bool = False  # acceptance is faked by the engine; labels every number
 
     @property

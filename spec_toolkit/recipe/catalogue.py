@@ -1,0 +1,54 @@
+"""The recipes that travel with the toolkit, by name. Touches the disk to list them."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from spec_toolkit.errors import Finding, RecipeError, Verdict
+from spec_toolkit.recipe.source import printable
+from spec_toolkit.shipped import shipped
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str  # "deepseek_v3_h200", "rehearsal/deepseek_v3_cpu": the file under recipes/ without its ending
+    path: Path
+
+
+def catalogue() -> list[Entry]:
+    """Deployable recipes first, then rehearsals, each by name."""
+    folder = shipped("recipes")
+    paths = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("rehearsal/*.yaml"))]
+    return [Entry(path.relative_to(folder).with_suffix("").as_posix(), path) for path in paths]
+
+
+def find_recipe(name_or_path: str) -> Path:
+    """A file as given, or the catalogue's; the last part of a catalogue name is enough. RecipeError for an unknown name."""
+    if _looks_like_a_path(name_or_path):
+        return Path(name_or_path)
+    entries = catalogue()
+    for entry in entries:
+        if name_or_path in {entry.name, entry.name.rpartition("/")[2]}:
+            return entry.path
+    names = [entry.name for entry in entries]
+    short = {name.rpartition("/")[2]: name for name in names}
+    close = [short.get(match, match) for match in get_close_matches(name_or_path[:100], [*names, *short], n=3)]
+    nearest = " or ".join(f"'{name}'" for name in dict.fromkeys(close))
+    raise RecipeError(
+        Finding(
+            rule="recipe.unknown-name",
+            verdict=Verdict.REFUSE,
+            where=printable(name_or_path) or "''",
+            found="is neither a file nor a recipe of the catalogue",
+            remedy=f"Did you mean {nearest}?" if nearest else f"The catalogue has {', '.join(names)}.",
+        )
+    )
+
+
+def _looks_like_a_path(text: str) -> bool:
+    if text.endswith((".yaml", ".yml")) or text.startswith(("/", "./", "../", "~")):
+        return True
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # too long a name, a NUL byte
+        return False
