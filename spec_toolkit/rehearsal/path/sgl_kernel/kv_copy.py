@@ -1,0 +1,53 @@
+"""Moving accepted KV rows together after a tree round.
+
+SGLang hands over raw addresses (`pool.data_ptrs`) and row sizes, no lengths: nothing in the arguments says where a buffer
+ends. So each address is traced to the live tensor that owns it, and the copy goes through that tensor, which has bounds.
+An address that no tensor owns is refused. Caller: sglang/kernels/ops/kvcache/cache_move.py (trees only).
+"""
+
+import gc
+import weakref
+
+import torch
+
+from . import bounds
+
+_owners: dict[int, "weakref.ref[torch.Tensor]"] = {}  # address -> the tensor found there; the pool keeps it alive
+
+
+def _owner(address: int) -> torch.Tensor:
+    """The live tensor whose memory starts at `address`."""
+    known = _owners.get(address)
+    tensor = known() if known is not None else None
+    if tensor is not None and tensor.data_ptr() == address:
+        return tensor
+    candidates = [
+        found
+        for found in gc.get_objects()
+        if type(found) is torch.Tensor and found.device.type == "cpu" and found.data_ptr() == address
+    ]
+    if not candidates:
+        raise bounds.OutOfBoundsError(f"copy_all_layer_kv_cache_cpu: no live tensor begins at address {address:#x}.")
+    tensor = max(
+        candidates, key=lambda found: found.numel() * found.element_size()
+    )  # the buffer, not a view of its start
+    _owners[address] = weakref.ref(tensor)
+    return tensor
+
+
+def copy_all_layer_kv_cache_cpu(
+    data_ptrs: torch.Tensor, strides: torch.Tensor, tgt_loc: torch.Tensor, src_loc: torch.Tensor
+) -> None:
+    """In every buffer, row tgt_loc[i] becomes what row src_loc[i] was before the call, overlaps included.
+
+    `data_ptrs` [buffers] addresses, `strides` [buffers] bytes per row, `tgt_loc` and `src_loc` [rows] slots.
+    Writes the buffers behind the addresses.
+    """
+    op = "copy_all_layer_kv_cache_cpu"
+    bounds.equal(op, "tgt_loc's length", tgt_loc.numel(), src_loc.numel())
+    for address, row_bytes in zip(data_ptrs.tolist(), strides.tolist(), strict=True):
+        buffer = _owner(address)
+        bounds.equal(op, "the buffer's bytes per row", buffer[0].numel() * buffer.element_size(), row_bytes)
+        bounds.inside(op, "tgt_loc", tgt_loc, buffer.shape[0])
+        bounds.inside(op, "src_loc", src_loc, buffer.shape[0])
+        buffer[tgt_loc.long()] = buffer[src_loc.long()]  # the right side is gathered before anything is written

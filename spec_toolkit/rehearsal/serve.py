@@ -1,0 +1,132 @@
+"""SGLang's server with one round of imports instead of three: import, then fork.
+
+    python .../rehearsal/serve.py <arguments of sglang.launch_server>
+
+The stock launcher imports the engine in three processes, and on a CPU those imports are nearly all of the start. Here one
+process imports everything its children will need and SGLang forks them from it. What runs after that is SGLang's own
+`launch_server`, line for line. Touches the process: sys.path, the garbage collector, multiprocessing's start method, what
+a forked child does first.
+"""
+
+import ctypes
+import gc
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+from pathlib import Path
+
+STANDINS = Path(__file__).resolve().parent / "path"
+
+# In the order the stock launcher would reach them. The model runner pulls in every kernel wrapper the scheduler uses; the
+# registry imports all model modules, for one second that `--tp 2` would else pay twice.
+ENGINE_MODULES = (
+    "sglang.launch_server",
+    "sglang.srt.entrypoints.http_server",
+    "sglang.srt.managers.scheduler",
+    "sglang.srt.managers.detokenizer_manager",
+    "sglang.srt.managers.data_parallel_controller",
+    "sglang.srt.model_executor.model_runner",
+    "sglang.srt.models.registry",
+    "sglang.srt.speculative.eagle_worker_v2",
+)
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def put_standins_first() -> None:
+    """Give the stand-ins the place of this script's own folder, whose modules no engine should find."""
+    own = str(Path(__file__).resolve().parent)
+    sys.path[:] = [str(STANDINS), *(entry for entry in sys.path if entry not in (own, str(STANDINS)))]
+
+
+def import_engine() -> None:
+    """Import once what the server, the scheduler and the detokenizer need.
+
+    A quarter of the import time is the garbage collector looking for cycles among objects that stay. So it rests meanwhile,
+    and `freeze` then takes those objects out of its sight for good, which also keeps their pages shared after a fork. No
+    `collect` before it: that costs a second and frees next to nothing.
+    """
+    gc.disable()
+    try:
+        for module in ENGINE_MODULES:
+            importlib.import_module(module)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def fork_children_of_the_engine() -> None:
+    """Let SGLang's `multiprocessing.set_start_method("spawn")` choose fork; engine.py calls it on every launch."""
+    set_start_method = multiprocessing.set_start_method
+
+    def fork_for_spawn(method: str | None, force: bool = False) -> None:
+        set_start_method("fork" if method == "spawn" else method, force=force)
+
+    multiprocessing.set_start_method = fork_for_spawn
+
+
+class _Forks:
+    """What a forked child must do before anything else; the parent notes who it is just before each fork."""
+
+    def __init__(self) -> None:
+        self.parent = 0
+
+    def before(self) -> None:
+        self.parent = os.getpid()
+
+    def in_child(self) -> None:
+        self._die_with_parent()
+        _start_like_a_spawned_process()
+
+    def _die_with_parent(self) -> None:
+        # The kernel watches the forking *thread*; SGLang keeps the threads that start its processes.
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self.parent:  # it died between the fork and the line above, and no signal will come
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _start_like_a_spawned_process() -> None:
+    """Undo what a spawned process would not have inherited: the parent's signal handlers and its loaded plugins.
+
+    SGLang loads plugins at the start of each process role, once per process. The flag and the list of hooks come along with
+    a fork, so without this no plugin would run, or report, in a scheduler. The patches themselves stay: they are applied.
+    """
+    for number in (signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    plugins = sys.modules.get("sglang.srt.plugins")
+    if plugins is not None:
+        plugins._plugins_loaded = False  # noqa: SLF001 - SGLang has no public way to say "a new process"
+        plugins.HookRegistry._hooks.clear()  # noqa: SLF001 - as above; its public reset() would also forget what is patched
+
+
+def watch_forks() -> None:
+    """From here on every fork of this process, and of its forks, dies with its parent and starts afresh."""
+    forks = _Forks()
+    os.register_at_fork(before=forks.before, after_in_child=forks.in_child)
+
+
+def prepare() -> None:
+    """Everything up to the point where arguments and plugins matter; `nursery.py` stops here and forks engines."""
+    put_standins_first()
+    import_engine()
+    fork_children_of_the_engine()
+    watch_forks()
+
+
+def run_engine(argv: list[str]) -> None:
+    """What `python -m sglang.launch_server` does with `argv`; returns when the server has ended."""
+    launch_server = sys.modules["sglang.launch_server"]
+    launch_server.load_plugins()
+    server_args = launch_server.prepare_server_args(argv)
+    try:
+        launch_server.run_server(server_args)
+    finally:
+        launch_server.kill_process_tree(os.getpid(), include_parent=False)
+
+
+if __name__ == "__main__":
+    prepare()
+    run_engine(sys.argv[1:])
