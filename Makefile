@@ -1,0 +1,50 @@
+# Each target first sees to .venv, so that any of them works in a fresh clone.
+# PYTHON           the Python (3.11 or newer) .venv is made with; the first found of those below
+# TORCH_SOURCE     wheel, index or registry: take torch from there only (see spec_toolkit/rehearsal/install/__main__.py)
+# TORCH_INDEX_URL  the index of CPU builds of torch; PyTorch's own by default
+
+PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3
+BIN := .venv/bin
+
+# What an engine on two cores needs; tests that start one inherit it.
+export OMP_NUM_THREADS := 1
+export TORCHDYNAMO_DISABLE := 1
+export TORCH_SOURCE TORCH_INDEX_URL
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo lint check test test-full clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: ## make .venv: the pinned CPU engine, the toolkit and its tools; costs nothing where it is complete
+	@for python in $(PYTHON); do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        exec $$python -I spec_toolkit/rehearsal/install; \
+	    fi; \
+	    found="$$found\n    $$python: $$($$python --version 2>&1 | head -n 1)"; \
+	done; \
+	printf "Python: no 3.11 or newer among\n%b\nInstall one, or name it: make setup PYTHON=/path/to/python3.11 [install.python]\n" "$$found" >&2; \
+	exit 3
+
+demo: setup ## deploy the tiny DeepSeek-V3 on this machine's CPU, stream from it, show what speculation earned, stop
+	$(BIN)/python -m spec_toolkit.cli.main demo
+
+lint: setup
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint ## format, lint, types, import arrows and the fast tests: under two minutes
+	$(BIN)/pytest -m "not engine"
+
+test: lint ## what CI runs: `check` and the tests on the real engine
+	$(BIN)/pytest
+
+test-full: lint ## as `test`, with ten times the examples for every property
+	$(BIN)/pytest --hypothesis-profile=full
+
+clean: ## remove .venv and every cache
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
