@@ -1,0 +1,1 @@
+"""The commands: load, ask, print, exit. No decision is made here."""

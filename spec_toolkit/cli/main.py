@@ -1,0 +1,72 @@
+"""`spec-toolkit`: its verbs, and the one place where an error becomes a message and an exit code."""
+
+import importlib
+import sys
+
+import click
+
+from spec_toolkit import __version__
+from spec_toolkit.errors import SpecError
+
+# Verb: (module, help line). A module is imported when its verb is used: `--help` stays free of everything else.
+_VERBS = {
+    "bundle": ("bundle", "Pack one redacted archive of a deployment, to attach to a bug report."),
+    "check": ("check", "Say what is wrong with a recipe, and what to write instead."),
+    "demo": ("demo", "Deploy a rehearsal recipe on this machine, stream from it, and stop it. Needs no GPU."),
+    "deploy": ("deploy", "Turn a recipe into a running, checked, speculating engine."),
+    "logs": ("logs", "Show what happened to a deployment, and the engine's own log."),
+    "patches": ("patches", "List the changes made to the engine, and verify them against the installed one."),
+    "status": ("status", "Show the deployments of this machine."),
+    "stop": ("stop", "Let a deployment finish what it runs, and end it."),
+}
+
+EXIT_CODES = """\b
+Exit codes: 0 yes, 1 the answer is no, 2 the recipe or the command line is wrong, 3 the world is wrong."""
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"spec_toolkit.cli.{_VERBS[cmd_name][0]}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in sorted(_VERBS.items())])
+
+
+@click.group(cls=_Verbs, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="spec-toolkit")
+def cli() -> None:
+    """Put speculative decoding into production on SGLang, and keep it honest.
+
+    \b
+    spec-toolkit demo                        no GPU needed: a tiny DeepSeek-V3, the real engine
+    spec-toolkit deploy deepseek_v3_h200     eight H200
+    """
+
+
+def main() -> None:
+    try:
+        code = cli.main(standalone_mode=False)
+    except SpecError as error:
+        for finding in error.findings:
+            click.echo(finding.sentence(), err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away; Python would complain once more at exit
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Talking to one engine over HTTP; every call has a deadline. Touches the world.
+
+Used by the launcher's checks, by proofs, and by tests alike, so that what they send is what users send.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from spec_toolkit.errors import EngineError
+
+READ_SECONDS = 10.0  # for what the engine answers from memory
+GENERATE_SECONDS = 300.0  # for one whole answer
+
+
+class EngineClient:
+    """`async with EngineClient("http://127.0.0.1:30000") as engine: ...`"""
+
+    def __init__(self, address: str, *, admin_key: str | None = None) -> None:
+        self.address = address
+        self._admin_key = admin_key
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        # The pool's default limit of 100 connections would queue the 101st stream without a word.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def is_healthy(self) -> bool:
+        try:
+            status, _ = await self._call("GET", "/health", seconds=READ_SECONDS)
+        except EngineError:
+            return False
+        return status == 200
+
+    async def text(self, path: str) -> str:
+        """The body of GET `path` whatever its status; sends no key."""
+        _, body = await self._call("GET", path, seconds=READ_SECONDS)
+        return body
+
+    async def server_info(self) -> dict[str, Any]:
+        return await self._json("GET", "/server_info", seconds=READ_SECONDS)
+
+    async def generate(self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS) -> dict[str, Any]:
+        """One whole answer of `/generate`: `text`, `output_ids`, `meta_info`."""
+        return await self._json("POST", "/generate", seconds=seconds, body=request)
+
+    async def stream(self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS) -> AsyncIterator[dict[str, Any]]:
+        """The events of a streamed `/generate`; each holds the whole text so far. `seconds` bounds the silence between two."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=READ_SECONDS, sock_read=seconds)
+        try:
+            async with self._open.post(f"{self.address}/generate", json={**request, "stream": True}, timeout=timeout) as answer:
+                if answer.status != 200:
+                    raise self._refused("/generate", answer.status, await answer.text())
+                async for line in answer.content:
+                    data = line.removeprefix(b"data: ").strip()
+                    if data and data != b"[DONE]":
+                        yield json.loads(data)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise self._lost("/generate", error) from error
+
+    @property
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("EngineClient is used outside its `async with`")
+        return self._session
+
+    async def _json(self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        status, text = await self._call(method, path, seconds=seconds, body=body)
+        if status != 200:
+            raise self._refused(path, status, text)
+        try:
+            answer = json.loads(text)
+        except ValueError as error:
+            raise self._refused(path, status, text) from error
+        if not isinstance(answer, dict):
+            raise self._refused(path, status, text)
+        return answer
+
+    async def _call(self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {self._admin_key}"} if self._admin_key else {}
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        try:
+            async with self._open.request(method, self.address + path, json=body, headers=headers, timeout=timeout) as answer:
+                return answer.status, await answer.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise self._lost(path, error) from error
+
+    def _refused(self, path: str, status: int, text: str) -> EngineError:
+        return EngineError.of("engine.refused", f"{self.address}{path}", f"HTTP {status}: {text[:200]!r}")
+
+    def _lost(self, path: str, error: Exception) -> EngineError:
+        said = str(error) or "no answer in time"
+        return EngineError.of("engine.lost", f"{self.address}{path}", f"{type(error).__name__}: {said}")

@@ -1,0 +1,78 @@
+"""The engine's flags as SGLang 0.5.23 spells them. Pure. No other room writes one."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from spec_toolkit.terms import Method
+
+LAUNCH_MODULE = "sglang.launch_server"
+
+
+class Flag(StrEnum):
+    ACCEPT_THRESHOLD_ACCUMULATED = "--speculative-accept-threshold-acc"
+    ACCEPT_THRESHOLD_SINGLE = "--speculative-accept-threshold-single"
+    ALGORITHM = "--speculative-algorithm"
+    ATTENTION_BACKEND = "--attention-backend"
+    BLOCK_TOKENS = "--speculative-dspark-block-size"
+    CONFIG = "--config"
+    CONTEXT_TOKENS = "--context-length"
+    DECODE_GRAPH_BACKEND = "--cuda-graph-backend-decode"
+    DECODE_GRAPH_SIZES = "--cuda-graph-bs-decode"
+    DEVICE = "--device"
+    DISABLE_OVERLAP = "--disable-overlap-schedule"
+    DP = "--dp-size"
+    DP_ATTENTION = "--enable-dp-attention"
+    DRAFT_MODEL = "--speculative-draft-model-path"
+    DRAFT_REVISION = "--speculative-draft-model-revision"
+    DTYPE = "--dtype"
+    EP = "--ep-size"
+    HOST = "--host"
+    KV_POOL_TOKENS = "--max-total-tokens"
+    MAX_RUNNING_REQUESTS = "--max-running-requests"
+    MEMORY_FRACTION = "--mem-fraction-static"
+    METRICS = "--enable-metrics"
+    MODEL = "--model-path"
+    NUM_DRAFT_TOKENS = "--speculative-num-draft-tokens"
+    NUM_STEPS = "--speculative-num-steps"
+    PORT = "--port"
+    PREFILL_GRAPH_BACKEND = "--cuda-graph-backend-prefill"
+    QUANTIZATION = "--quantization"
+    REJECTION_SAMPLING = "--speculative-use-rejection-sampling"
+    REVISION = "--revision"
+    SERVED_NAME = "--served-model-name"
+    SKIP_WARMUP = "--skip-server-warmup"
+    SLEEP_ON_IDLE = "--sleep-on-idle"
+    TOPK = "--speculative-eagle-topk"
+    TP = "--tp-size"
+
+
+# The key of the file that CONFIG names: the one way a secret reaches the engine outside its arguments and environment.
+ADMIN_KEY = "admin-api-key"
+
+ALGORITHM_OF: Mapping[Method, str] = {
+    Method.MTP: "EAGLE",
+    Method.EAGLE3: "EAGLE3",
+    Method.FROZEN_KV_MTP: "NEXTN",  # with an assistant as draft model the engine turns it into FROZEN_KV_MTP
+    Method.STANDALONE: "STANDALONE",
+    Method.NGRAM: "NGRAM",
+    Method.DFLASH: "DFLASH",
+    Method.DSPARK: "DSPARK",
+}
+
+Value = str | int | float | bool | Sequence[int] | None
+
+
+def to_argv(options: Mapping[Flag, Value]) -> tuple[str, ...]:
+    """Arguments in the given order; None and False leave a flag out, True is a switch, a sequence repeats its values."""
+    argv: list[str] = []
+    for flag, value in options.items():
+        match value:
+            case None | False:
+                continue
+            case True:
+                argv.append(flag.value)
+            case str() | int() | float():
+                argv += [flag.value, str(value)]
+            case _:
+                argv += [flag.value, *(str(v) for v in value)]
+    return tuple(argv)

@@ -1,0 +1,50 @@
+"""What the engine says, as SGLang 0.5.23 spells it: keys of `meta_info`, of `/server_info`, and its environment. Pure.
+
+A key that is absent is None here, never zero: the same count has had three names upstream, and a reader that defaults to zero
+reports no acceptance where there is only a renamed key.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ROUNDS = "spec_verify_ct"
+ACCEPTED_DRAFTS = "spec_num_correct_drafts"
+PROPOSED_DRAFTS = "spec_num_proposed_drafts"
+ACCEPTED_HISTOGRAM = "spec_correct_drafts_histogram"
+
+# Environment of an engine process.
+USE_CPU_ENGINE = "SGLANG_USE_CPU_ENGINE"
+PLUGINS_ALLOWED = "SGLANG_PLUGINS"  # a whitelist that leaves our plugin out would drop every patch without a word
+SIMULATED_ACCEPTANCE = "SGLANG_SIMULATE_ACC_LEN"
+CORE_DUMP_ON_CRASH = "SGLANG_CUDA_COREDUMP_BEFORE_CRASH"
+STACK_DUMP_ON_CRASH = "SGLANG_PYSPY_DUMP_BEFORE_CRASH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """How one answer was made."""
+
+    emitted_tokens: int  # completion tokens, the first one (from prefill) included
+    rounds: int | None  # verify passes; None: this engine did not speculate
+    accepted_drafts: int | None  # bonus tokens not counted
+    proposed_drafts: int | None
+    accepted_histogram: tuple[int, ...] | None  # rounds by number of accepted drafts, [0 .. num_steps], trailing zeros cut
+
+    @property
+    def emitted_length(self) -> float | None:
+        """Tokens per round, the bonus included: (accepted drafts + rounds) / rounds. Prefill's token is not a round's."""
+        if not self.rounds or self.accepted_drafts is None:
+            return None
+        return (self.accepted_drafts + self.rounds) / self.rounds
+
+
+def read_rounds(meta_info: Mapping[str, Any]) -> Rounds:
+    histogram = meta_info.get(ACCEPTED_HISTOGRAM)
+    return Rounds(
+        emitted_tokens=int(meta_info["completion_tokens"]),
+        rounds=meta_info.get(ROUNDS),
+        accepted_drafts=meta_info.get(ACCEPTED_DRAFTS),
+        proposed_drafts=meta_info.get(PROPOSED_DRAFTS),
+        accepted_histogram=None if histogram is None else tuple(histogram),
+    )

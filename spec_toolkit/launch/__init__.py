@@ -1,0 +1,1 @@
+"""One machine: from a plan to a running, checked engine, and the one process that owns it."""

@@ -1,0 +1,204 @@
+"""One deployment's folder: the record of what runs, and how another process finds out. Touches the world.
+
+A folder per deployment under the XDG state folder. The supervisor holds a lock on `owner.lock` for as long as it lives, so whether
+a deployment runs is asked of the kernel, not of a process id that may belong to somebody else by now.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from spec_toolkit.errors import FactsError, RecipeError
+from spec_toolkit.launch.events import Event
+
+_SOCKET_PATH_BYTES = 100  # a unix socket's path holds 107 bytes; its temporary neighbour is a little longer
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """What `status` shows; written by the supervisor alone, whole, at every change."""
+
+    name: str
+    recipe: str  # the file's path, as given
+    recipe_sha256: str
+    phase: str = "starting"  # of engine.log.Phase, or stopping, stopped, failed
+    mode: str = "full"  # terms.Mode
+    reason: str = ""  # why the mode is not full, or why it failed
+    lossy: bool = False
+    simulated: bool = False
+    address: str = ""
+    supervisor_pid: int = 0
+    keeper_pid: int = 0  # leads the session that every engine process belongs to
+    attempts: int = 0
+    target_commit: str = ""  # what was launched, whether the recipe pinned it or the hub resolved it
+    write_into_recipe: str = ""  # the line that would pin it
+    emitted_length: float | None = None  # of the smoke test; None: no speculation
+    started_at: str = ""
+    exit_code: int | None = None
+
+
+class Folder:
+    """The paths of one deployment, and reading and writing them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.recipe = path / "recipe.yaml"
+        self.launch = path / "launch.json"  # what the supervisor is to do
+        self.status_file = path / "status.json"
+        self.events_file = path / "events.jsonl"
+        self.engine_log = path / "engine.log"
+        self.supervisor_log = path / "supervisor.log"
+        self.engine_config = path / "engine.yaml"  # holds the admin key; 0600
+        self.admin_key = path / "admin.key"  # 0600
+        self.patch_list = path / "patches.json"
+        self.owner_lock = path / "owner.lock"
+        self.socket_note = path / "control.path"
+
+    def create(self) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.chmod(0o700)
+
+    def clear(self) -> None:
+        """Forget an earlier run, so that nobody reads its end as this one's."""
+        for file in (self.status_file, self.events_file, self.socket_note, self.engine_log, self.supervisor_log):
+            file.unlink(missing_ok=True)
+        for old in self.path.glob("engine.log.*"):
+            old.unlink()
+        shutil.rmtree(self.path / "patches.json.d", ignore_errors=True)
+
+    def has_owner(self) -> bool:
+        """True while a supervisor lives."""
+        try:
+            descriptor = os.open(self.owner_lock, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def own(self) -> int:
+        """Take the owner's lock for the life of this process; the descriptor must be kept."""
+        descriptor = os.open(self.owner_lock, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Held while a command decides and starts, so that two of them do not start twice."""
+        self.create()
+        descriptor = os.open(self.path / "ask.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FactsError.of(
+                    "deploy.busy",
+                    self.name,
+                    "another command is starting or replacing this deployment",
+                    remedy=f"Wait for it, or watch it with `spec-toolkit status {self.name}`.",
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def status(self) -> Status | None:
+        try:
+            return msgspec.json.decode(self.status_file.read_bytes(), type=Status)
+        except FileNotFoundError:
+            return None
+
+    def write_status(self, status: Status) -> None:
+        write_private(self.status_file, msgspec.json.encode(status))
+
+    def events(self) -> list[Event]:
+        try:
+            lines = self.events_file.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        return [msgspec.json.decode(line, type=Event) for line in lines]
+
+    def append_event(self, event: Event) -> None:
+        # One write of one line: a reader sees whole lines or none.
+        descriptor = os.open(self.events_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, msgspec.json.encode(event) + b"\n")
+        finally:
+            os.close(descriptor)
+
+    def socket_path(self) -> Path:
+        """Where the supervisor listens; in a folder of its own where this one's path is too long for a socket."""
+        near = self.path / "control.sock"
+        if len(os.fsencode(near)) <= _SOCKET_PATH_BYTES:
+            return near
+        return Path(tempfile.mkdtemp(prefix="spec-toolkit-")) / "control.sock"
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Whole or not at all, readable by the owner alone from its first byte on."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:  # mkstemp makes it 0600
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, record: Any) -> None:
+    write_private(path, msgspec.json.format(msgspec.json.encode(record), indent=2))
+
+
+def deployments_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "spec-toolkit" / "deployments"
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def folder_of(name: str) -> Folder:
+    if not _NAME.fullmatch(name):
+        raise RecipeError.of(
+            "deploy.name",
+            "name",
+            f"{name!r} cannot name a deployment",
+            remedy="Use letters, digits, '_', '-' and '.', beginning with a letter or digit.",
+        )
+    return Folder(deployments_folder() / name)
+
+
+def known() -> list[Folder]:
+    root = deployments_folder()
+    if not root.is_dir():
+        return []
+    return [Folder(path) for path in sorted(root.iterdir()) if (path / "launch.json").is_file()]
+
+
+def existing(name: str) -> Folder:
+    """The folder of a deployment that was made here; raises where there is none."""
+    folder = folder_of(name)
+    if not folder.launch.is_file():
+        names = ", ".join(f.name for f in known())
+        raise FactsError.of(
+            "deploy.unknown",
+            name,
+            "no such deployment on this machine",
+            remedy=f"Known: {names}." if names else "Start one with `spec-toolkit deploy RECIPE`.",
+        )
+    return folder

@@ -1,0 +1,69 @@
+"""The checks between "the engine says it is ready" and "this deployment serves". Touches the engine.
+
+Each raises an EngineError that names what was found, or returns what it saw.
+"""
+
+from msgspec import Struct
+
+from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.engine.names import read_rounds
+from spec_toolkit.errors import EngineError
+
+PROMPT = "user: Tell me about the river.\nassistant:"
+TOKENS = 32
+SELF_DESCRIPTIONS = ("/server_info", "/get_server_info", "/model_info", "/metrics", "/v1/models", "/nowhere")
+_NO_SPECULATION = "runbooks/speculation-is-off.md"
+
+
+class Smoke(Struct, frozen=True, kw_only=True):
+    emitted_tokens: int
+    rounds: int | None
+    emitted_length: float | None  # bonus included; None: no speculation
+    seconds: float  # of the whole answer, as the engine measured it
+
+
+async def answer_once(engine: EngineClient, *, speculates: bool, seconds: float) -> Smoke:
+    """One greedy request, and whether it was made by speculation as it should have been."""
+    request = {
+        "text": PROMPT,
+        "sampling_params": {"temperature": 0, "max_new_tokens": TOKENS, "ignore_eos": True},
+    }
+    answer = await engine.generate(request, seconds=seconds)
+    seen = read_rounds(answer["meta_info"])
+    if seen.emitted_tokens < 1:
+        raise EngineError.of("smoke.empty", "smoke test", "the engine answered without a token", remedy=f"See {_NO_SPECULATION}.")
+    if speculates and not (seen.rounds and seen.proposed_drafts):
+        raise EngineError.of(
+            "smoke.no-speculation",
+            "smoke test",
+            f"{seen.emitted_tokens} tokens came in {seen.rounds} verify rounds with {seen.proposed_drafts} drafts proposed",
+            why="the engine was started to speculate and does not",
+            remedy=f"See {_NO_SPECULATION}.",
+        )
+    if not speculates and seen.rounds:
+        raise EngineError.of(
+            "smoke.speculates",
+            "smoke test",
+            f"{seen.rounds} verify rounds",
+            why="this engine was started without speculation",
+            remedy="Look into the launch arguments with `spec-toolkit deploy --dry-run`.",
+        )
+    return Smoke(
+        emitted_tokens=seen.emitted_tokens,
+        rounds=seen.rounds,
+        emitted_length=seen.emitted_length,
+        seconds=float(answer["meta_info"]["e2e_latency"]),
+    )
+
+
+async def find_key(engine: EngineClient, key: str) -> None:
+    """Nothing the engine says of itself to a caller without the key may hold it (0.5.23 does so, unpatched)."""
+    for path in SELF_DESCRIPTIONS:
+        if key in await engine.text(path):
+            raise EngineError.of(
+                "smoke.key-told",
+                f"engine {path}",
+                "answers with the admin key to a caller that has none",
+                why="whoever reads it can change the engine's state",
+                remedy="The patch 'redact-keys' should strike it; check it with `spec-toolkit patches verify`.",
+            )

@@ -1,0 +1,160 @@
+"""From a plan to what is started: arguments, environment, deadlines. Pure, and the only place that knows how they hang together.
+
+A rehearsal differs from production in this file alone: it starts the CPU engine by path, and puts the stand-ins on that one child's
+path. No other launch ever has them there.
+"""
+
+import shlex
+from pathlib import Path
+
+from msgspec import Struct
+
+from spec_toolkit.engine import names
+from spec_toolkit.engine.flags import ALGORITHM_OF, LAUNCH_MODULE, Flag, Value, to_argv
+from spec_toolkit.engine.patch_reports import expected_processes
+from spec_toolkit.handover import LIST_VARIABLE
+from spec_toolkit.planning.plan import Plan
+from spec_toolkit.recipe.schema import Layout, Recipe
+from spec_toolkit.terms import Acceptance, Method
+
+REHEARSAL_PREFIX = "rehearsal:"
+
+
+class LaunchSpec(Struct, frozen=True, kw_only=True):
+    """One engine process tree, ready to start."""
+
+    command: tuple[str, ...]
+    set_environment: dict[str, str]
+    unset_environment: tuple[str, ...]
+    address: str  # where it will answer, once it does
+    speculates: bool
+    processes: tuple[str, ...]  # names of the engine processes that must report their patches
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """What a launch needs to know of this machine; found by the caller."""
+
+    python: str  # the interpreter the engine is installed for
+    rehearsal: str  # folder of the CPU engine
+    model_path: str  # folder or hub repository
+    commit: str | None  # of a hub repository
+    engine_config: str  # the file that carries the admin key
+    patch_list: str
+    port: int
+    cores: int  # for several ranks on one machine without GPUs
+
+
+def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
+    recipe = plan.recipe
+    if recipe.is_rehearsal:
+        engine = (place.python, str(Path(place.rehearsal) / "serve.py"))
+    else:
+        engine = (place.python, "-m", LAUNCH_MODULE)
+    extra = [part for arg in recipe.engine.extra_args for part in (arg.flag, *([] if arg.value is None else [str(arg.value)]))]
+    options = _place_options(recipe, place) | _engine_options(plan) | (_draft_options(plan) if speculate else {})
+    return LaunchSpec(
+        command=(*engine, *to_argv(options), *extra),
+        set_environment=_environment(recipe, place),
+        unset_environment=(names.PLUGINS_ALLOWED, names.SIMULATED_ACCEPTANCE),
+        address=f"http://127.0.0.1:{place.port}",
+        speculates=speculate,
+        processes=tuple(sorted(_processes(recipe.hardware.layout))),
+    )
+
+
+def _place_options(recipe: Recipe, place: Place) -> dict[Flag, Value]:
+    return {
+        Flag.MODEL: place.model_path,
+        Flag.REVISION: place.commit,
+        Flag.SERVED_NAME: recipe.target.model.removeprefix(REHEARSAL_PREFIX),
+        Flag.HOST: "127.0.0.1",
+        Flag.PORT: place.port,
+        Flag.CONFIG: place.engine_config,
+        Flag.METRICS: True,
+        # An idle scheduler otherwise polls a whole core.
+        Flag.SLEEP_ON_IDLE: True,
+    }
+
+
+def _engine_options(plan: Plan) -> dict[Flag, Value]:
+    recipe = plan.recipe
+    layout, limits = recipe.hardware.layout, recipe.limits
+    options: dict[Flag, Value] = {
+        Flag.TP: layout.tp,
+        Flag.DP: layout.dp if layout.dp > 1 else None,
+        Flag.EP: layout.ep if layout.ep > 1 else None,
+        Flag.DP_ATTENTION: layout.dp_attention,
+        Flag.DTYPE: recipe.engine.dtype,
+        Flag.ATTENTION_BACKEND: recipe.engine.attention_backend,
+        Flag.DISABLE_OVERLAP: not recipe.engine.overlap,
+        Flag.CONTEXT_TOKENS: limits.context_tokens,
+        Flag.MAX_RUNNING_REQUESTS: limits.max_running_requests,
+        Flag.KV_POOL_TOKENS: limits.kv_pool_tokens,
+        Flag.MEMORY_FRACTION: limits.memory_fraction,
+    }
+    if recipe.is_rehearsal:
+        # No device to capture on; and the engine's own warm-up request would only repeat our smoke test.
+        return options | {
+            Flag.DEVICE: "cpu",
+            Flag.DECODE_GRAPH_BACKEND: "disabled",
+            Flag.PREFILL_GRAPH_BACKEND: "disabled",
+            Flag.SKIP_WARMUP: True,
+        }
+    return options | {Flag.DECODE_GRAPH_SIZES: plan.decode_batch_sizes}
+
+
+def _draft_options(plan: Plan) -> dict[Flag, Value]:
+    draft = plan.recipe.draft
+    if draft.method is Method.NONE:
+        return {}
+    return {
+        Flag.ALGORITHM: ALGORITHM_OF[draft.method],
+        Flag.DRAFT_MODEL: None if draft.model == "same" else draft.model,
+        Flag.DRAFT_REVISION: draft.revision,
+        Flag.NUM_STEPS: draft.num_steps,
+        Flag.TOPK: draft.topk if draft.num_steps else None,
+        Flag.NUM_DRAFT_TOKENS: plan.num_draft_tokens,
+        Flag.BLOCK_TOKENS: draft.block_tokens,
+        Flag.REJECTION_SAMPLING: draft.acceptance is Acceptance.REJECTION,
+        Flag.ACCEPT_THRESHOLD_SINGLE: draft.accept_threshold_single,
+        Flag.ACCEPT_THRESHOLD_ACCUMULATED: draft.accept_threshold_accumulated,
+    }
+
+
+def _environment(recipe: Recipe, place: Place) -> dict[str, str]:
+    environment = {
+        LIST_VARIABLE: place.patch_list,
+        # After a crash the engine would spend up to 70 s on dumps before it lets go; the supervisor keeps the log instead.
+        names.CORE_DUMP_ON_CRASH: "0",
+        names.STACK_DUMP_ON_CRASH: "0",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if not recipe.is_rehearsal:
+        return environment
+    ranks = recipe.hardware.layout.tp
+    return environment | {
+        names.USE_CPU_ENGINE: "1",
+        "PYTHONPATH": str(Path(place.rehearsal) / "path"),
+        "TORCHDYNAMO_DISABLE": "1",  # nothing is compiled here, and importing the compiler costs seconds
+        "OMP_NUM_THREADS": "1",
+        **({"SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(r % place.cores) for r in range(ranks))} if ranks > 1 else {}),
+    }
+
+
+def _processes(layout: Layout) -> frozenset[str]:
+    return expected_processes(tp=layout.tp, dp=layout.dp, dp_attention=layout.dp_attention)
+
+
+def as_shell(spec: LaunchSpec) -> str:
+    """What a person would type; one flag to a line."""
+    lines = [f"unset {' '.join(spec.unset_environment)}"]
+    lines += [f"export {key}={shlex.quote(value)}" for key, value in spec.set_environment.items()]
+    words, line = list(spec.command), ""
+    rendered: list[str] = []
+    for word in words:
+        if word.startswith("--") and line:
+            rendered.append(line)
+            line = ""
+        line = f"{line} {shlex.quote(word)}".strip()
+    rendered.append(line)
+    return "\n".join(lines) + "\n" + " \\\n  ".join(rendered)

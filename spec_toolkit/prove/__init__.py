@@ -1,0 +1,1 @@
+"""Proofs: what a deployment must show before anybody believes it."""

@@ -1,0 +1,81 @@
+"""Findings, deployments and patches as text. Pure: records in, strings out."""
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.launch.deployment import Status
+from spec_toolkit.launch.events import Event, Kind
+
+_MARK = {Verdict.REFUSE: "refuse ", Verdict.CORRECT: "correct", Verdict.WARN: "warn   ", Verdict.NOTE: "note   "}
+
+
+def findings(found: Iterable[Finding]) -> str:
+    """One finding a line, its verdict first."""
+    return "\n".join(f"{_MARK[finding.verdict]}  {finding.sentence()}" for finding in found)
+
+
+def as_json(record: Any) -> str:
+    return msgspec.json.encode(record, enc_hook=str).decode()
+
+
+def event_line(event: Event) -> str:
+    """`   3.2 s  weights  DeepseekV3ForCausalLM, ...`"""
+    if event.kind is Kind.PHASE:
+        what = event.phase if not event.text else f"{event.phase}: {event.text}"
+    elif event.kind is Kind.CHECKED:
+        what = f"checked: {event.text}"
+    else:
+        what = event.text
+    return f"{event.elapsed_seconds:7.1f} s  {what}"
+
+
+def curl(address: str) -> str:
+    """A line that can be pasted into a shell and answers."""
+    body = {"text": "user: Tell me about the lamp.\nassistant:", "sampling_params": {"temperature": 0, "max_new_tokens": 48}}
+    return f"curl -s {address}/generate -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+
+
+def serving(status: Status) -> str:
+    """What a person needs once a deployment serves."""
+    lines = [f"{status.name} serves at {status.address}, {_how(status)}", "", f"  {curl(status.address)}", ""]
+    if status.write_into_recipe:
+        lines += [
+            f"The recipe leaves the target's revision open; this deployment runs {status.target_commit}.",
+            f"Write it into {status.recipe}, under 'target':",
+            f"  {status.write_into_recipe}",
+            "",
+        ]
+    lines.append(f"spec-toolkit status {status.name} | logs -f {status.name} | stop {status.name}")
+    return "\n".join(lines)
+
+
+def status_lines(statuses: Sequence[Status]) -> str:
+    """One deployment a paragraph: what it is, where it answers, why it is not what was asked for."""
+    return "\n".join(_status_lines(status) for status in statuses)
+
+
+def _status_lines(status: Status) -> str:
+    lines = [f"{status.name}: {status.phase}" + (f" at {status.address}" if status.address else "")]
+    if status.address:
+        lines.append(f"  mode      {_how(status)}")
+    if status.reason:
+        lines.append(f"  reason    {status.reason}")
+    if status.target_commit:
+        lines.append(f"  revision  {status.target_commit}")
+    lines.append(f"  recipe    {status.recipe}")
+    lines.append(f"  started   {status.started_at} (attempts: {status.attempts})")
+    return "\n".join(lines)
+
+
+def _how(status: Status) -> str:
+    """The mode in words, with every label its numbers must carry."""
+    labels = [word for word, on in (("lossy", status.lossy), ("simulated", status.simulated)) if on]
+    suffix = f" [{', '.join(labels)}]" if labels else ""
+    if status.emitted_length is None:
+        return f"{status.mode}: without speculation{suffix}"
+    return f"{status.mode}: speculating, emitted length {status.emitted_length:.2f} in the smoke test{suffix}"
