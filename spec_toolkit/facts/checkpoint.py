@@ -1,0 +1,114 @@
+"""Reads a model's folder: configuration, names and sizes of its tensors, hashes that pin it. Touches the disk, loads no weight."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spec_toolkit.errors import FactsError
+from spec_toolkit.facts.json_file import not_as_it_should_be, read_object
+from spec_toolkit.facts.records import Checkpoint
+from spec_toolkit.facts.tokenizer import tokenizer_hash
+from spec_toolkit.shipped import rehearsal
+
+_REHEARSAL = "rehearsal:"
+_LARGEST_HEADER = 100_000_000  # bytes; the safetensors format's own bound
+# What the engine reads of a folder. A model card or a licence may change without changing an answer.
+_DECIDING = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.py", "merges.txt", "vocab.txt")
+
+
+def model_folder(model: str) -> Path | None:
+    """The folder that a recipe's `model` names; None for a hub repository."""
+    if model.startswith(_REHEARSAL):
+        return rehearsal() / "models" / model.removeprefix(_REHEARSAL)
+    if model.startswith(("/", "./", "../", "~/")):
+        return Path(model).expanduser()
+    return None
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """FactsError names the file that is missing or is not what it should be."""
+    if not folder.is_dir():
+        raise FactsError.of("facts.checkpoint", str(folder), "no such folder", remedy="Check the recipe's model.")
+    path = folder / "config.json"
+    config = read_object(path)
+    text = config.get("text_config") or config  # multimodal wrappers keep the language model's numbers apart
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or not architectures:
+        raise not_as_it_should_be(path, "names no architecture")
+    layers = _count(text, "num_hidden_layers", path)
+    if layers is None:
+        raise not_as_it_should_be(path, "has no num_hidden_layers")
+    return Checkpoint(
+        folder=folder,
+        architecture=str(architectures[0]),
+        num_hidden_layers=layers,
+        num_nextn_predict_layers=_count(text, "num_nextn_predict_layers", path),
+        max_position_embeddings=_count(text, "max_position_embeddings", path),
+        tensors=_read_tensors(folder),
+        tokenizer=tokenizer_hash(folder),
+    )
+
+
+def content_hash(folder: Path) -> str:
+    """Over name, size and hash of every file that decides what the engine computes; reads all of them."""
+    paths = {path.name: path for pattern in _DECIDING for path in folder.glob(pattern) if path.is_file()}
+    if not any(name.endswith(".safetensors") for name in paths):
+        raise not_as_it_should_be(folder, "holds no safetensors file")
+    total = hashlib.sha256()
+    for name in sorted(paths):
+        with paths[name].open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+        total.update(f"{name}\0{size}\0{digest}\n".encode())
+    return f"sha256:{total.hexdigest()}"
+
+
+def _count(config: Mapping[str, Any], key: str, path: Path) -> int | None:
+    value = config.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise not_as_it_should_be(path, f"{key} is {value!r}, not a count")
+    return value
+
+
+def _read_tensors(folder: Path) -> dict[str, int]:
+    """Bytes by tensor name, from the headers of all weight files; the index, where there is one, must agree on the names."""
+    tensors: dict[str, int] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        tensors.update(_read_header(path))
+    if not tensors:
+        raise not_as_it_should_be(folder, "holds no safetensors file")
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        promised = read_object(index).get("weight_map")
+        if not isinstance(promised, dict):
+            raise not_as_it_should_be(index, "has no weight_map")
+        missing = promised.keys() - tensors.keys()
+        if missing:
+            found = f"promises {len(missing):,} tensors that no weight file holds, such as {min(missing)!r}"
+            raise not_as_it_should_be(index, found)
+    return tensors
+
+
+def _read_header(path: Path) -> dict[str, int]:
+    """A safetensors file opens with eight bytes of header length, little-endian, and the header as JSON."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(_LARGEST_HEADER, size - 8):
+            raise not_as_it_should_be(path, f"is cut short or no safetensors file ({size:,} bytes)")
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+        header.pop("__metadata__", None)
+        ends = {name: entry["data_offsets"] for name, entry in header.items()}
+        tensors = {str(name): int(end) - int(start) for name, (start, end) in ends.items()}
+        last = max((int(end) for _, end in ends.values()), default=0)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        raise not_as_it_should_be(path, "has a header that is no safetensors header") from None
+    if last != size - 8 - length:
+        raise not_as_it_should_be(path, f"is cut short: {size - 8 - length:,} bytes of weights, {last:,} announced")
+    return tensors
