@@ -18,13 +18,16 @@ _LARGEST_HEADER = 100_000_000  # bytes; the safetensors format's own bound
 _DECIDING = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.py", "merges.txt", "vocab.txt")
 
 
+def is_folder(model: str) -> bool:
+    """Whether a recipe's `model` names a folder of this machine, or a repository of the hub. Pure."""
+    return model.startswith((_REHEARSAL, "/", "./", "../", "~/"))
+
+
 def model_folder(model: str) -> Path | None:
     """The folder that a recipe's `model` names; None for a hub repository."""
     if model.startswith(_REHEARSAL):
         return rehearsal() / "models" / model.removeprefix(_REHEARSAL)
-    if model.startswith(("/", "./", "../", "~/")):
-        return Path(model).expanduser()
-    return None
+    return Path(model).expanduser() if is_folder(model) else None
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:

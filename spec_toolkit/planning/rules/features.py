@@ -1,0 +1,172 @@
+"""Rules about what goes with what: method, acceptance, policy, flags. Pure."""
+
+from collections.abc import Iterator
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.facts.records import Checkpoint, EngineFacts, ModelFacts
+from spec_toolkit.planning.finding import note, refuse, warn
+from spec_toolkit.planning.rules.shape import STEPPING
+from spec_toolkit.recipe.schema import Draft, Policy, Recipe
+from spec_toolkit.terms import LOSSY, Acceptance, Method, Mode
+
+_NEEDS_A_MODEL = frozenset({Method.EAGLE3, Method.FROZEN_KV_MTP, Method.STANDALONE})
+_SPECULATING = frozenset({Mode.FULL, Mode.REDUCED, Mode.ZERO_DRAFT})
+
+
+def method_planned(draft: Draft) -> Iterator[Finding]:
+    planned = STEPPING | {Method.NONE}
+    if draft.method not in planned:
+        names = ", ".join(method.value for method in Method if method in planned)
+        why = "this version of the toolkit cannot plan it"
+        yield refuse("features.method-unplanned", "draft.method", f"is {draft.method.value}", why, f"It plans {names}.")
+
+
+def draft_model(draft: Draft) -> Iterator[Finding]:
+    if draft.method in _NEEDS_A_MODEL and draft.model == "same":
+        why = f"a draft of method {draft.method.value} is a model of its own"
+        yield refuse("features.draft-model", "draft.model", "is 'same'", why, "Name the draft model.")
+
+
+def mtp_layer(recipe: Recipe, model: ModelFacts | None, checkpoint: Checkpoint | None) -> Iterator[Finding]:
+    """Quantised copies often leave the MTP layer out; the engine then speculates with weights nobody trained."""
+    if recipe.draft.method is not Method.MTP or recipe.draft.model != "same":
+        return
+    if checkpoint is not None:
+        promised = checkpoint.num_nextn_predict_layers
+        if promised == 0 or promised is None:
+            found = "ships no MTP layer (its num_nextn_predict_layers is " + ("0)" if promised == 0 else "not set)")
+        elif not checkpoint.has_mtp_layer:
+            found = f"promises {promised} MTP layer, and its weight files hold no 'model.layers.{checkpoint.num_hidden_layers}.' tensor"
+        else:
+            return
+    elif model is not None and model.num_nextn_predict_layers.v == 0:
+        found = "ships no MTP layer"
+    else:
+        return
+    yield refuse(
+        "features.mtp-layer",
+        "target.model",
+        found,
+        "method mtp drafts with it",
+        "Choose a checkpoint that has it, or another method.",
+    )
+
+
+def rejection_needs_chain(draft: Draft) -> Iterator[Finding]:
+    if draft.acceptance is not Acceptance.REJECTION:
+        return
+    remedy = "Use acceptance target_only: it is lossless too."
+    if draft.topk > 1:
+        found = f"is rejection, with topk {draft.topk}"
+        yield refuse(
+            "features.rejection-needs-chain",
+            "draft.acceptance",
+            found,
+            "rejection sampling is for chains (topk 1)",
+            remedy,
+        )
+    if draft.method not in {Method.MTP, Method.EAGLE3}:
+        found = f"is rejection, with method {draft.method.value}"
+        why = "only mtp and eagle3 drafts hand over the probabilities it needs"
+        yield refuse("features.rejection-method", "draft.acceptance", found, why, remedy)
+
+
+def thresholds(draft: Draft) -> Iterator[Finding]:
+    """The engine ignores thresholds under rejection and loosens acceptance under any other rule: only `relaxed` may carry them."""
+    written = {
+        "draft.accept_threshold_single": draft.accept_threshold_single,
+        "draft.accept_threshold_accumulated": draft.accept_threshold_accumulated,
+    }
+    given = {key: value for key, value in written.items() if value is not None}
+    if draft.acceptance is not Acceptance.RELAXED:
+        for key, value in given.items():
+            why = f"acceptance {draft.acceptance.value} has no threshold"
+            remedy = "Leave it out; or say acceptance: relaxed, and everything it touches is labelled lossy."
+            yield refuse("features.thresholds-need-relaxed", key, f"is {value:g}", why, remedy)
+    elif not any(value < 1 for value in given.values()):
+        why = "without a threshold below 1 nothing is relaxed"
+        yield refuse(
+            "features.relaxed-without-threshold",
+            "draft.acceptance",
+            "is relaxed",
+            why,
+            "Write a threshold, or target_only.",
+        )
+
+
+def relaxed_is_lossy(draft: Draft) -> Iterator[Finding]:
+    if draft.acceptance is Acceptance.RELAXED:
+        why = "accepted tokens need not be the target's"
+        remedy = f"Plan, metrics and reports of this recipe carry the label {LOSSY}."
+        yield warn("features.relaxed-is-lossy", "draft.acceptance", "is relaxed", why, remedy)
+
+
+def simulated(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.simulated:
+        why = "the engine fakes acceptance and answers with wrong text"
+        yield warn(
+            "features.simulated",
+            "simulated",
+            "is true",
+            why,
+            "Every number carries the label simulated; serve nobody with it.",
+        )
+
+
+def overlap(recipe: Recipe) -> Iterator[Finding]:
+    if not recipe.engine.overlap:
+        yield note("features.overlap-off", "engine.overlap", "is false", "production runs the overlap schedule")
+
+
+def extra_args(recipe: Recipe, engine: EngineFacts) -> Iterator[Finding]:
+    for number, extra in enumerate(recipe.engine.extra_args):
+        where = f"engine.extra_args[{number}].flag"
+        refused = next((known for known in engine.refused_flags if _names(extra.flag, known.flag)), None)
+        if refused is not None:
+            yield refuse("features.extra-arg-refused", where, f"is {extra.flag}", refused.why, refused.instead)
+        else:
+            yield warn(
+                "features.extra-arg",
+                where,
+                f"hands {extra.flag} to the engine",
+                "nothing here checks what it does to the rest of the plan",
+            )
+
+
+def _names(flag: str, known: str) -> bool:
+    """The engine's parser takes an unambiguous beginning for the whole flag, so a beginning is as good as the name."""
+    return flag.startswith(known[:-1]) or known.startswith(flag) if known.endswith("*") else known.startswith(flag)
+
+
+def allowed_modes(policy: Policy, draft: Draft) -> Iterator[Finding]:
+    where, allow = "policy.allow", frozenset(policy.allow)
+    names = ", ".join(mode.value for mode in policy.allow) or "nothing"
+    if not allow & {Mode.FULL, Mode.AUTOREGRESSIVE}:
+        yield refuse(
+            "policy.no-start",
+            where,
+            f"allows {names}",
+            "an engine starts in full or autoregressive",
+            "Allow one of them.",
+        )
+    elif draft.method is Method.NONE and allow & _SPECULATING:
+        yield refuse(
+            "policy.nothing-to-draft",
+            where,
+            f"allows {names}",
+            "method none only runs autoregressive",
+            "Write [autoregressive].",
+        )
+    elif draft.method is not Method.NONE and Mode.FULL not in allow:
+        yield warn(
+            "policy.never-full",
+            where,
+            f"allows {names}",
+            "the draft would never be used as the recipe shapes it",
+            "Allow full.",
+        )
+    elif Mode.AUTOREGRESSIVE not in allow:
+        why = "when speculation cannot start, the service does not start either"
+        yield warn("policy.no-way-back", where, f"allows {names}", why, "Allow autoregressive.")
+    if Mode.REDUCED in allow and draft.num_steps == 1:
+        yield note("policy.nothing-between", where, "allows reduced, with num_steps 1", "one step less is zero_draft")

@@ -1,0 +1,126 @@
+"""Rules about how many requests run at once and the CUDA graphs that must cover them. Pure.
+
+The engine captures one decode graph per listed batch size and pads a batch up to the next; a batch above the list's end runs without a
+graph, launch by launch. With speculation and nothing said the engine admits 48 requests at once, so a higher cap and a list that
+reaches it are raised together. Under attention data parallelism the ranks share the cap.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.facts.records import EngineFacts, ModelFacts, Rung
+from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.recipe.schema import Recipe
+from spec_toolkit.terms import Method
+
+
+def batch_cap(recipe: Recipe) -> int:
+    """Most requests in one rank's batch."""
+    layout = recipe.hardware.layout
+    shares = layout.dp if layout.dp_attention else 1
+    return max(1, recipe.limits.max_running_requests // shares)
+
+
+def derive_graph_list(recipe: Recipe, engine: EngineFacts) -> tuple[int, ...]:
+    """Batch sizes to capture: the recipe's, in order; left open, the engine's own ladder up to the cap. Empty on a CPU."""
+    if recipe.is_rehearsal:
+        return ()
+    written = recipe.graphs.decode_batch_sizes
+    if written is not None:
+        return tuple(sorted(set(written)))
+    autoregressive = recipe.draft.method is Method.NONE
+    ladder = engine.decode_graphs_autoregressive.v if autoregressive else engine.decode_graphs_speculating.v
+    return climb(ladder, batch_cap(recipe))
+
+
+def climb(ladder: Sequence[Rung], cap: int) -> tuple[int, ...]:
+    """The ladder's sizes up to the cap, and the cap itself."""
+    sizes = (size for rung in ladder for size in range(rung.first, (rung.last or cap) + 1, rung.step))
+    below = tuple(takewhile(lambda size: size < cap, sizes))
+    return (*below, cap)
+
+
+def cover(recipe: Recipe) -> Iterator[Finding]:
+    written, cap = recipe.graphs.decode_batch_sizes, batch_cap(recipe)
+    if not written or recipe.is_rehearsal:
+        return
+    last = max(written)
+    if last < cap:
+        yield warn(
+            "graphs.cover",
+            "graphs.decode_batch_sizes",
+            f"ends at {last}, and {cap} requests may run at once",
+            f"batches of {last + 1} to {cap} run without a graph",
+            f"Let the list end at {cap}, or leave it out and it is derived.",
+        )
+    beyond = sorted({size for size in written if size > cap})
+    if beyond:
+        yield warn(
+            "graphs.beyond-cap",
+            "graphs.decode_batch_sizes",
+            f"holds {_some(beyond)}, and only {cap} requests may run at once",
+            "the engine leaves out sizes it cannot reach",
+            f"End the list at {cap}, or raise limits.max_running_requests.",
+        )
+
+
+def order(recipe: Recipe) -> Iterator[Finding]:
+    written = recipe.graphs.decode_batch_sizes
+    if written is None:
+        return
+    if not written:
+        why = "without a size there is no graph, and every step would be launched kernel by kernel"
+        yield refuse("graphs.empty", "graphs.decode_batch_sizes", "is empty", why, "Leave it out and it is derived.")
+    elif tuple(sorted(set(written))) != written:
+        yield correct(
+            "graphs.order",
+            "graphs.decode_batch_sizes",
+            "is not ascending, or holds a size twice",
+            remedy="Planned in order and once each.",
+        )
+
+
+def graphs_on_cpu(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.is_rehearsal and recipe.graphs.decode_batch_sizes:
+        why = "a CPU has no CUDA graphs"
+        yield correct(
+            "graphs.cpu", "graphs.decode_batch_sizes", "is written for a CPU", why, "Planned without; leave it out."
+        )
+
+
+def request_cap(recipe: Recipe, engine: EngineFacts) -> Iterator[Finding]:
+    """The one place where the engine changes a cap by itself; the plan always passes it, and says so where it matters."""
+    usual, cap = engine.default_max_running_requests.v, recipe.limits.max_running_requests
+    if recipe.draft.method is not Method.NONE and cap > usual:
+        yield note(
+            "capacity.request-cap",
+            "limits.max_running_requests",
+            f"is {cap}, above the {usual} requests that the engine admits by itself when it speculates",
+            remedy="Cap and graph list are passed to it together.",
+        )
+
+
+def context(recipe: Recipe, model: ModelFacts | None, checkpoint_tokens: int | None) -> Iterator[Finding]:
+    largest = checkpoint_tokens if checkpoint_tokens is not None else model.max_position_embeddings.v if model else None
+    if largest is not None and recipe.limits.context_tokens > largest:
+        yield refuse(
+            "capacity.context",
+            "limits.context_tokens",
+            f"is {recipe.limits.context_tokens:,} tokens",
+            f"the model has positions for {largest:,}",
+            f"Write at most {largest}.",
+        )
+    pool = recipe.limits.kv_pool_tokens
+    if pool is not None and pool < recipe.limits.context_tokens:
+        yield warn(
+            "capacity.pool",
+            "limits.kv_pool_tokens",
+            f"is {pool:,} tokens, less than the {recipe.limits.context_tokens:,} of one request",
+            "the longest requests would be refused",
+            "Raise it, or lower limits.context_tokens.",
+        )
+
+
+def _some(sizes: Sequence[int]) -> str:
+    return ", ".join(str(size) for size in sizes[:3]) + (f" and {len(sizes) - 3} more" if len(sizes) > 3 else "")
