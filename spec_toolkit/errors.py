@@ -8,6 +8,7 @@ world refuses, and its class says what the caller does next. Both are made of th
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Self
 
 
 class Verdict(Enum):
@@ -45,7 +46,7 @@ class SpecError(Exception):
         super().__init__("\n".join(f.sentence() for f in findings))
 
     @classmethod
-    def of(cls, rule: str, where: str, found: str, *, why: str = "", remedy: str = "") -> "SpecError":
+    def of(cls, rule: str, where: str, found: str, *, why: str = "", remedy: str = "") -> Self:
         return cls(Finding(rule=rule, verdict=Verdict.REFUSE, where=where, found=found, why=why, remedy=remedy))
 
 

@@ -25,16 +25,16 @@ Exit codes: 0 yes, 1 the answer is no, 2 the recipe or the command line is wrong
 
 
 class _Verbs(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in _VERBS:
             return None
         command: click.Command = importlib.import_module(f"spec_toolkit.cli.{_VERBS[cmd_name][0]}").command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         with formatter.section("Commands"):
             formatter.write_dl([(verb, line) for verb, (_, line) in sorted(_VERBS.items())])
 

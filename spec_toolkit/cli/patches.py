@@ -2,7 +2,7 @@
 
 import click
 
-from spec_toolkit.engine.patches import installed_engine, mismatches, patches_folder, read_patches, unproven, verify_all
+from spec_toolkit.engine.patches import installed_engine, mismatches, patches_folder, read_patches, verify_all
 from spec_toolkit.report import patches as report
 from spec_toolkit.shipped import shipped
 

@@ -29,7 +29,9 @@ class EngineClient:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -52,11 +54,15 @@ class EngineClient:
         """One whole answer of `/generate`: `text`, `output_ids`, `meta_info`."""
         return await self._json("POST", "/generate", seconds=seconds, body=request)
 
-    async def stream(self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS) -> AsyncIterator[dict[str, Any]]:
+    async def stream(
+        self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS
+    ) -> AsyncIterator[dict[str, Any]]:
         """The events of a streamed `/generate`; each holds the whole text so far. `seconds` bounds the silence between two."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=READ_SECONDS, sock_read=seconds)
         try:
-            async with self._open.post(f"{self.address}/generate", json={**request, "stream": True}, timeout=timeout) as answer:
+            async with self._open.post(
+                f"{self.address}/generate", json={**request, "stream": True}, timeout=timeout
+            ) as answer:
                 if answer.status != 200:
                     raise self._refused("/generate", answer.status, await answer.text())
                 async for line in answer.content:
@@ -72,7 +78,9 @@ class EngineClient:
             raise RuntimeError("EngineClient is used outside its `async with`")
         return self._session
 
-    async def _json(self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def _json(
+        self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         status, text = await self._call(method, path, seconds=seconds, body=body)
         if status != 200:
             raise self._refused(path, status, text)
@@ -84,11 +92,15 @@ class EngineClient:
             raise self._refused(path, status, text)
         return answer
 
-    async def _call(self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None) -> tuple[int, str]:
+    async def _call(
+        self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None
+    ) -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {self._admin_key}"} if self._admin_key else {}
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            async with self._open.request(method, self.address + path, json=body, headers=headers, timeout=timeout) as answer:
+            async with self._open.request(
+                method, self.address + path, json=body, headers=headers, timeout=timeout
+            ) as answer:
                 return answer.status, await answer.text()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._lost(path, error) from error

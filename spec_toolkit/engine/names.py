@@ -29,7 +29,9 @@ class Rounds:
     rounds: int | None  # verify passes; None: this engine did not speculate
     accepted_drafts: int | None  # bonus tokens not counted
     proposed_drafts: int | None
-    accepted_histogram: tuple[int, ...] | None  # rounds by number of accepted drafts, [0 .. num_steps], trailing zeros cut
+    accepted_histogram: (
+        tuple[int, ...] | None
+    )  # rounds by number of accepted drafts, [0 .. num_steps], trailing zeros cut
 
     @property
     def emitted_length(self) -> float | None:

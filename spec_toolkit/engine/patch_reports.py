@@ -4,6 +4,7 @@ A plugin that could not be imported, or that a whitelist left out, makes no soun
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from spec_toolkit.errors import Finding, Verdict
@@ -106,7 +107,7 @@ def uncovered_options(arguments: Sequence[str], environment: Mapping[str, str]) 
 
 
 def _uncovered_arguments(arguments: Sequence[str]) -> Iterator[Finding]:
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         flag, equals, value = argument.partition("=")
         value = value if equals else following
         if flag in _ONE_AT_MOST and value != "1":

@@ -13,7 +13,6 @@ _REQUEST_BYTES = 4096
 _ANSWER_SECONDS = 5.0
 
 
-
 async def serve(folder: Folder, handle: Callable[[str], dict[str, object]]) -> asyncio.Server:
     """Listen for `{"do": VERB}`; only this user can connect. The caller closes the server."""
     path = folder.socket_path()

@@ -32,14 +32,14 @@ class Status(Struct, frozen=True, kw_only=True):
     phase: str = "starting"  # of engine.log.Phase, or stopping, stopped, failed
     mode: str = "full"  # terms.Mode
     reason: str = ""  # why the mode is not full, or why it failed
-    lossy: bool = False
-    simulated: bool = False
+    labels: tuple[str, ...] = ()  # words that go wherever its numbers go: lossy, simulated, rehearsal, unproven
     address: str = ""
     supervisor_pid: int = 0
     keeper_pid: int = 0  # leads the session that every engine process belongs to
     attempts: int = 0
     target_commit: str = ""  # what was launched, whether the recipe pinned it or the hub resolved it
-    write_into_recipe: str = ""  # the line that would pin it
+    draft_commit: str = ""  # of a separate draft
+    write_into_recipe: tuple[str, ...] = ()  # the lines that would pin what the recipe leaves open
     emitted_length: float | None = None  # of the smoke test; None: no speculation
     started_at: str = ""
     exit_code: int | None = None
@@ -160,8 +160,19 @@ def write_private(path: Path, content: bytes) -> None:
         raise
 
 
+def encode(record: Any) -> bytes:
+    """Any of our records as JSON; the one kind of value that JSON lacks is a path."""
+    return msgspec.json.encode(record, enc_hook=_encode_path)
+
+
+def _encode_path(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} does not go into JSON")
+
+
 def write_json(path: Path, record: Any) -> None:
-    write_private(path, msgspec.json.format(msgspec.json.encode(record), indent=2))
+    write_private(path, msgspec.json.format(encode(record), indent=2))
 
 
 def deployments_folder() -> Path:

@@ -80,7 +80,7 @@ def _on_signal(number: int, _frame: object) -> None:
 
 def keep(lifeline: int, grace_seconds: float, command: list[str]) -> int:
     _prctl(_SET_CHILD_SUBREAPER, 1)
-    os.set_inheritable(lifeline, False)  # noqa: FBT003 - the standard library's signature
+    os.set_inheritable(lifeline, False)
     signal.signal(signal.SIGTERM, _on_signal)
     signal.signal(signal.SIGINT, _on_signal)
     myself, engine, code = os.getpid(), None, None

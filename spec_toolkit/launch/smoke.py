@@ -9,7 +9,7 @@ from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.names import read_rounds
 from spec_toolkit.errors import EngineError
 
-PROMPT = "user: Tell me about the river.\nassistant:"
+MESSAGE = "Tell me about the river."
 TOKENS = 32
 SELF_DESCRIPTIONS = ("/server_info", "/get_server_info", "/model_info", "/metrics", "/v1/models", "/nowhere")
 _NO_SPECULATION = "runbooks/speculation-is-off.md"
@@ -23,15 +23,13 @@ class Smoke(Struct, frozen=True, kw_only=True):
 
 
 async def answer_once(engine: EngineClient, *, speculates: bool, seconds: float) -> Smoke:
-    """One greedy request, and whether it was made by speculation as it should have been."""
-    request = {
-        "text": PROMPT,
-        "sampling_params": {"temperature": 0, "max_new_tokens": TOKENS, "ignore_eos": True},
-    }
-    answer = await engine.generate(request, seconds=seconds)
+    """One greedy chat request, through the model's own template, and whether it was made as it should have been."""
+    answer = await engine.chat(MESSAGE, max_tokens=TOKENS, seconds=seconds)
     seen = read_rounds(answer["meta_info"])
     if seen.emitted_tokens < 1:
-        raise EngineError.of("smoke.empty", "smoke test", "the engine answered without a token", remedy=f"See {_NO_SPECULATION}.")
+        raise EngineError.of(
+            "smoke.empty", "smoke test", "the engine answered without a token", remedy=f"See {_NO_SPECULATION}."
+        )
     if speculates and not (seen.rounds and seen.proposed_drafts):
         raise EngineError.of(
             "smoke.no-speculation",

@@ -17,8 +17,6 @@ from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Layout, Recipe
 from spec_toolkit.terms import Acceptance, Method
 
-REHEARSAL_PREFIX = "rehearsal:"
-
 
 class LaunchSpec(Struct, frozen=True, kw_only=True):
     """One engine process tree, ready to start."""
@@ -36,8 +34,10 @@ class Place(Struct, frozen=True, kw_only=True):
 
     python: str  # the interpreter the engine is installed for
     rehearsal: str  # folder of the CPU engine
-    model_path: str  # folder or hub repository
-    commit: str | None  # of a hub repository
+    target: str  # folder or hub repository
+    target_commit: str | None  # of a hub repository
+    draft: str | None  # None: the head ships in the target's checkpoint
+    draft_commit: str | None
     engine_config: str  # the file that carries the admin key
     patch_list: str
     port: int
@@ -46,14 +46,15 @@ class Place(Struct, frozen=True, kw_only=True):
 
 def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
     recipe = plan.recipe
-    if recipe.is_rehearsal:
-        engine = (place.python, str(Path(place.rehearsal) / "serve.py"))
-    else:
-        engine = (place.python, "-m", LAUNCH_MODULE)
-    extra = [part for arg in recipe.engine.extra_args for part in (arg.flag, *([] if arg.value is None else [str(arg.value)]))]
-    options = _place_options(recipe, place) | _engine_options(plan) | (_draft_options(plan) if speculate else {})
+    serve = (str(Path(place.rehearsal) / "serve.py"),) if recipe.is_rehearsal else ("-m", LAUNCH_MODULE)
+    extra = [
+        part
+        for arg in recipe.engine.extra_args
+        for part in (arg.flag, *([] if arg.value is None else [str(arg.value)]))
+    ]
+    options = _place_options(recipe, place) | _engine_options(plan) | (_draft_options(plan, place) if speculate else {})
     return LaunchSpec(
-        command=(*engine, *to_argv(options), *extra),
+        command=(place.python, *serve, *to_argv(options), *extra),
         set_environment=_environment(recipe, place),
         unset_environment=(names.PLUGINS_ALLOWED, names.SIMULATED_ACCEPTANCE),
         address=f"http://127.0.0.1:{place.port}",
@@ -64,9 +65,9 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
 
 def _place_options(recipe: Recipe, place: Place) -> dict[Flag, Value]:
     return {
-        Flag.MODEL: place.model_path,
-        Flag.REVISION: place.commit,
-        Flag.SERVED_NAME: recipe.target.model.removeprefix(REHEARSAL_PREFIX),
+        Flag.MODEL: place.target,
+        Flag.REVISION: place.target_commit,
+        Flag.SERVED_NAME: recipe.target.model.removeprefix("rehearsal:"),
         Flag.HOST: "127.0.0.1",
         Flag.PORT: place.port,
         Flag.CONFIG: place.engine_config,
@@ -100,20 +101,20 @@ def _engine_options(plan: Plan) -> dict[Flag, Value]:
             Flag.PREFILL_GRAPH_BACKEND: "disabled",
             Flag.SKIP_WARMUP: True,
         }
-    return options | {Flag.DECODE_GRAPH_SIZES: plan.decode_batch_sizes}
+    return options | {Flag.DECODE_GRAPH_SIZES: plan.decode_graph_batch_sizes or None}
 
 
-def _draft_options(plan: Plan) -> dict[Flag, Value]:
+def _draft_options(plan: Plan, place: Place) -> dict[Flag, Value]:
     draft = plan.recipe.draft
     if draft.method is Method.NONE:
         return {}
     return {
         Flag.ALGORITHM: ALGORITHM_OF[draft.method],
-        Flag.DRAFT_MODEL: None if draft.model == "same" else draft.model,
-        Flag.DRAFT_REVISION: draft.revision,
-        Flag.NUM_STEPS: draft.num_steps,
-        Flag.TOPK: draft.topk if draft.num_steps else None,
-        Flag.NUM_DRAFT_TOKENS: plan.num_draft_tokens,
+        Flag.DRAFT_MODEL: place.draft,
+        Flag.DRAFT_REVISION: place.draft_commit,
+        Flag.NUM_STEPS: plan.shape.num_steps if plan.shape else None,
+        Flag.TOPK: plan.shape.topk if plan.shape else None,
+        Flag.NUM_DRAFT_TOKENS: plan.shape.num_draft_tokens if plan.shape else None,
         Flag.BLOCK_TOKENS: draft.block_tokens,
         Flag.REJECTION_SAMPLING: draft.acceptance is Acceptance.REJECTION,
         Flag.ACCEPT_THRESHOLD_SINGLE: draft.accept_threshold_single,

@@ -7,27 +7,27 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
 from spec_toolkit.engine.flags import ADMIN_KEY
-from spec_toolkit.engine.patches import Patch, hand_over
+from spec_toolkit.engine.patches import hand_over
 from spec_toolkit.errors import EngineError, FactsError
+from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.hub import resolve_revision
 from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Status, write_json, write_private
 from spec_toolkit.launch.engine_process import end_session
 from spec_toolkit.launch.events import ENDS, Event, Kind
-from spec_toolkit.launch.spec import REHEARSAL_PREFIX, LaunchSpec, Place, to_launch
+from spec_toolkit.launch.prepare import Prepared
+from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
 from spec_toolkit.launch.supervisor import Launch
 from spec_toolkit.planning.plan import Plan
-from spec_toolkit.recipe.load import LoadedRecipe
-from spec_toolkit.recipe.schema import Target
+from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal
 from spec_toolkit.terms import Method, Mode
 
@@ -37,28 +37,38 @@ _OPEN = "<resolved at deploy>"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    path: str  # folder, or hub repository
-    commit: str | None  # of a hub repository
-    write_into_recipe: str = ""  # the line that would pin what the recipe leaves open
+class Models:
+    """Where target and draft lie, and at which commit they are launched."""
+
+    target: str  # folder, or hub repository
+    target_commit: str | None
+    draft: str | None = None  # None: the head ships in the target's checkpoint
+    draft_commit: str | None = None
+    write_into_recipe: tuple[str, ...] = ()  # the lines that would pin what the recipe leaves open
 
 
-def locate_model(target: Target, *, ask_hub: bool = True) -> Model:
-    """Where the target lies. A hub revision the recipe leaves open is resolved once, here; FactsError where it cannot be."""
-    if target.model.startswith(REHEARSAL_PREFIX):
-        folder = rehearsal() / "models" / target.model.removeprefix(REHEARSAL_PREFIX)
-        if not folder.is_dir():
-            known = ", ".join(sorted(p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else "none"
-            raise FactsError.of("facts.no-model", "target.model", f"no tiny model {folder.name!r}", remedy=f"Known: {known}.")
-        return Model(str(folder), None)
-    if Path(target.model).is_dir():
-        return Model(str(Path(target.model).resolve()), None)
-    if target.revision:
-        return Model(target.model, target.revision)
+def locate(recipe: Recipe, *, ask_hub: bool = True) -> Models:
+    """A hub revision that the recipe leaves open is resolved once, here, and used for every attempt.
+
+    FactsError where it cannot be: a deployment whose commit nobody knows is not started.
+    """
+    target, target_commit, target_line = _locate(recipe.target.model, recipe.target.revision, "target", ask_hub=ask_hub)
+    if recipe.draft.model == "same" or recipe.draft.method is Method.NONE:
+        return Models(target, target_commit, write_into_recipe=target_line)
+    draft, draft_commit, draft_line = _locate(recipe.draft.model, recipe.draft.revision, "draft", ask_hub=ask_hub)
+    return Models(target, target_commit, draft, draft_commit, target_line + draft_line)
+
+
+def _locate(model: str, revision: str | None, part: str, *, ask_hub: bool) -> tuple[str, str | None, tuple[str, ...]]:
+    folder = model_folder(model)
+    if folder:
+        return str(folder.resolve()), None, ()
+    if revision:
+        return model, revision, ()
     if not ask_hub:
-        return Model(target.model, _OPEN)
-    commit = resolve_revision(target.model)
-    return Model(target.model, commit, f"revision: {commit}")
+        return model, _OPEN, ()
+    commit = resolve_revision(model, None).commit
+    return model, commit, (f"{part}: {{revision: {commit}}}",)
 
 
 def free_ports(count: int) -> list[int]:
@@ -73,24 +83,26 @@ def free_ports(count: int) -> list[int]:
             held.close()
 
 
-def attempts(plan: Plan, model: Model, folder: Folder) -> tuple[LaunchSpec, ...]:
+def attempts(plan: Plan, models: Models, folder: Folder) -> tuple[LaunchSpec, ...]:
     """With speculation, once more, then without: as far as the recipe allows."""
     speculate = plan.recipe.draft.method is not Method.NONE and set(plan.recipe.policy.allow) != {Mode.AUTOREGRESSIVE}
     kinds = [True, True] if speculate else [False]
     if speculate and Mode.AUTOREGRESSIVE in plan.recipe.policy.allow:
         kinds.append(False)
     return tuple(
-        to_launch(plan, _place(model, folder, port), speculate=kind)
+        to_launch(plan, _place(models, folder, port), speculate=kind)
         for kind, port in zip(kinds, free_ports(len(kinds)), strict=True)
     )
 
 
-def _place(model: Model, folder: Folder, port: int) -> Place:
+def _place(models: Models, folder: Folder, port: int) -> Place:
     return Place(
         python=sys.executable,
         rehearsal=str(rehearsal()),
-        model_path=model.path,
-        commit=model.commit,
+        target=models.target,
+        target_commit=models.target_commit,
+        draft=models.draft,
+        draft_commit=models.draft_commit,
         engine_config=str(folder.engine_config),
         patch_list=str(folder.patch_list),
         port=port,
@@ -98,22 +110,31 @@ def _place(model: Model, folder: Folder, port: int) -> Place:
     )
 
 
-def begin(folder: Folder, plan: Plan, loaded: LoadedRecipe, model: Model, patches: Sequence[Patch]) -> int:
+def dry_run(folder: Folder, ready: Prepared) -> str:
+    """What `deploy` would start, as a person would type it. Asks nobody and writes nothing."""
+    models = locate(ready.plan.recipe, ask_hub=False)
+    first, *_ = attempts(ready.plan, models, folder)
+    return as_shell(first)
+
+
+def begin(folder: Folder, ready: Prepared, models: Models) -> int:
     """Write the deployment's folder and start its supervisor; returns the leash.
 
     The supervisor ends the deployment when the leash closes, however this process ends; `release` it to let go.
     """
     folder.clear()
-    specs = attempts(plan, model, folder)
+    plan = ready.plan
+    specs = attempts(plan, models, folder)
     key = secrets.token_urlsafe(32)
     write_private(folder.admin_key, f"{key}\n".encode())
     write_private(folder.engine_config, f"{ADMIN_KEY}: {key}\n".encode())
-    write_private(folder.recipe, loaded.text.encode())
-    hand_over(patches, folder.path)
+    write_private(folder.recipe, ready.loaded.text.encode())
+    hand_over(ready.patches, folder.path)
     write_json(folder.path / "plan.json", plan)
     launch = Launch(
-        status=_first_status(folder, plan, loaded, model, specs[0]),
+        status=_first_status(folder, ready, models, specs[0]),
         attempts=specs,
+        tokenizer=plan.recipe.target.tokenizer,
         ready_seconds=plan.recipe.policy.ready_seconds,
         drain_seconds=plan.recipe.policy.drain_seconds,
     )
@@ -122,16 +143,17 @@ def begin(folder: Folder, plan: Plan, loaded: LoadedRecipe, model: Model, patche
     return _spawn(folder)
 
 
-def _first_status(folder: Folder, plan: Plan, loaded: LoadedRecipe, model: Model, first: LaunchSpec) -> Status:
+def _first_status(folder: Folder, ready: Prepared, models: Models, first: LaunchSpec) -> Status:
+    recipe = ready.plan.recipe
     return Status(
         name=folder.name,
-        recipe=str(loaded.path),
-        recipe_sha256=loaded.sha256,
+        recipe=str(ready.loaded.path),
+        recipe_sha256=ready.loaded.sha256,
         mode=(Mode.FULL if first.speculates else Mode.AUTOREGRESSIVE).value,
-        lossy=plan.recipe.is_lossy,
-        simulated=plan.recipe.simulated,
-        target_commit=model.commit or plan.recipe.target.revision or "",
-        write_into_recipe=model.write_into_recipe,
+        labels=ready.plan.labels,
+        target_commit=models.target_commit or recipe.target.revision or "",
+        draft_commit=models.draft_commit or "",
+        write_into_recipe=models.write_into_recipe,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),  # noqa: TID251 - an edge: people read it
     )
 
@@ -162,8 +184,8 @@ def release(leash: int) -> None:
     os.close(leash)
 
 
-def follow(folder: Folder, *, patience_seconds: float = 10.0) -> Iterator[Event]:
-    """Every event from the first, as they come, until the one that ends the deployment.
+def follow(folder: Folder, *, skip_to: Kind | None = None, patience_seconds: float = 10.0) -> Iterator[Event]:
+    """Every event from the first (or after the first of kind `skip_to`), as they come, until the one that ends the deployment.
 
     A supervisor that was killed writes no last event: then what its keeper left is swept, and the last event says so.
     """
@@ -171,6 +193,8 @@ def follow(folder: Folder, *, patience_seconds: float = 10.0) -> Iterator[Event]
     while True:
         owned = folder.has_owner()  # before reading: what it wrote before it ended is then read
         events = folder.events()
+        if skip_to and seen == 0:
+            seen = next((number for number, event in enumerate(events, 1) if event.kind is skip_to), 0)
         yield from events[seen:]
         seen = len(events)
         if events and events[-1].kind in ENDS:
@@ -197,7 +221,9 @@ def bury(folder: Folder) -> Event:
     )
     folder.append_event(event)
     if status:
-        folder.write_status(msgspec.structs.replace(status, phase="failed", address="", keeper_pid=0, reason=event.text))
+        folder.write_status(
+            msgspec.structs.replace(status, phase="failed", address="", keeper_pid=0, reason=event.text)
+        )
     return event
 
 

@@ -40,6 +40,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     status: Status  # as it stands before anything was started
     attempts: tuple[LaunchSpec, ...]
+    tokenizer: str | None  # hash the recipe pins
     ready_seconds: float
     drain_seconds: float
 
@@ -133,7 +134,9 @@ class Supervisor:
             watch.close()
             await engine.kill()
 
-    async def _until(self, engine: EngineProcess, lost: "asyncio.Future[str]", work: object, seconds: float | None) -> None:
+    async def _until(
+        self, engine: EngineProcess, lost: "asyncio.Future[str]", work: object, seconds: float | None
+    ) -> None:
         """Do `work`; raises Stopped, or EngineGone where the engine ends, tells its key, or takes longer than `seconds`."""
         working = asyncio.ensure_future(work)  # type: ignore[call-overload]
         ending = asyncio.create_task(engine.wait())
@@ -145,7 +148,9 @@ class Supervisor:
             if self._stop_asked in done:
                 raise Stopped(self._stop_asked.result())
             if leaking in done:
-                raise EngineGone("the engine wrote its admin key to its log; it was struck there, and the engine stopped")
+                raise EngineGone(
+                    "the engine wrote its admin key to its log; it was struck there, and the engine stopped"
+                )
             if working in done:
                 working.result()
                 return
@@ -216,7 +221,9 @@ class Supervisor:
         self._note(phase=phase, address="", keeper_pid=0, reason=reason, exit_code=exit_code)
         self._event(kind, text, exit_code=exit_code, runbook=runbook)
 
-    def _event(self, kind: Kind, text: str, *, phase: str = "", exit_code: int | None = None, runbook: str = "") -> None:
+    def _event(
+        self, kind: Kind, text: str, *, phase: str = "", exit_code: int | None = None, runbook: str = ""
+    ) -> None:
         self._folder.append_event(
             Event(
                 at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge: events carry wall-clock time

@@ -56,7 +56,9 @@ def compare(reference: Completion, candidate: Completion, *, tolerance_nats: flo
             return _judge(reference, position, expected, got, tolerance_nats)
     if len(theirs) != len(ours):
         # Same tokens, but one went on: no tie explains that, because the longer one's next token was not the end.
-        return Outcome(kind=Kind.DIFFERENT, compared_tokens=min(len(theirs), len(ours)), position=min(len(theirs), len(ours)))
+        return Outcome(
+            kind=Kind.DIFFERENT, compared_tokens=min(len(theirs), len(ours)), position=min(len(theirs), len(ours))
+        )
     return Outcome(kind=Kind.EQUAL, compared_tokens=len(theirs))
 
 
@@ -105,7 +107,11 @@ class Report:
         if not prompts:
             return "lossless: no prompt was compared; that proves nothing"
         index, first = next((i, o) for i, o in enumerate(self.outcomes) if o.kind is Kind.DIFFERENT)
-        gap = "one output is longer" if first.gap_nats is None else f"gap {'at least ' if first.gap_is_bound else ''}{first.gap_nats:.3g} nats"
+        gap = (
+            "one output is longer"
+            if first.gap_nats is None
+            else f"gap {'at least ' if first.gap_is_bound else ''}{first.gap_nats:.3g} nats"
+        )
         return (
             f"lossless: {different} of {prompts} prompts part from the target where it is sure (wider than "
             f"{self.tolerance_nats:g} nats); first: prompt {index}, token {first.position}, {gap}. "
@@ -113,9 +119,7 @@ class Report:
         )
 
 
-def compare_all(
-    references: Sequence[Completion], candidates: Sequence[Completion], *, tolerance_nats: float
-) -> Report:
+def compare_all(references: Sequence[Completion], candidates: Sequence[Completion], *, tolerance_nats: float) -> Report:
     pairs = zip(references, candidates, strict=True)
     return Report(
         outcomes=tuple(compare(r, c, tolerance_nats=tolerance_nats) for r, c in pairs),

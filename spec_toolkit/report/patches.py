@@ -19,7 +19,10 @@ def _paragraph(patch: Patch) -> str:
     lines = [
         f"{file.id}  ({file.applies_to.value}; {', '.join(family.value for family in file.families)}){label}",
         textwrap.indent(textwrap.fill(file.reason, 100), "  "),
-        *(f"  {target.type.value:7} {target.target}  in {', '.join(role.value for role in target.roles)}" for target in file.targets),
+        *(
+            f"  {target.type.value:7} {target.target}  in {', '.join(role.value for role in target.roles)}"
+            for target in file.targets
+        ),
         f"  overlap: {file.behaviour.overlap.standing.value}; graphs: {file.behaviour.graphs.standing.value}",
         f"  drop when {file.drop_when}",
     ]

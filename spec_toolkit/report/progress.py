@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, Self
 
 import click
 
@@ -41,7 +41,7 @@ class Terminal:
         elif event.kind is Kind.PHASE:
             self._status.update(f"after '{event.phase}'")
 
-    def __enter__(self) -> "Terminal":
+    def __enter__(self) -> Self:
         self._status.start()
         return self
 
@@ -50,10 +50,10 @@ class Terminal:
 
 
 @contextmanager
-def progress(*, as_json: bool) -> Iterator[Progress]:
+def progress(*, as_json: bool, spinner: bool = True) -> Iterator[Progress]:
     if as_json:
         yield Json()
-    elif sys.stderr.isatty():
+    elif spinner and sys.stderr.isatty():
         with Terminal() as terminal:
             yield terminal
     else:

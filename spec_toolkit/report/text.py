@@ -2,14 +2,14 @@
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from spec_toolkit.errors import Finding, Verdict
-from spec_toolkit.launch.deployment import Status
+from spec_toolkit.launch.deployment import Status, encode
 from spec_toolkit.launch.events import Event, Kind
+from spec_toolkit.planning.plan import Plan
 
 _MARK = {Verdict.REFUSE: "refuse ", Verdict.CORRECT: "correct", Verdict.WARN: "warn   ", Verdict.NOTE: "note   "}
 
@@ -20,7 +20,7 @@ def findings(found: Iterable[Finding]) -> str:
 
 
 def as_json(record: Any) -> str:
-    return msgspec.json.encode(record, enc_hook=str).decode()
+    return encode(record).decode()
 
 
 def event_line(event: Event) -> str:
@@ -36,22 +36,40 @@ def event_line(event: Event) -> str:
 
 def curl(address: str) -> str:
     """A line that can be pasted into a shell and answers."""
-    body = {"text": "user: Tell me about the lamp.\nassistant:", "sampling_params": {"temperature": 0, "max_new_tokens": 48}}
+    body = {
+        "text": "user: Tell me about the lamp.\nassistant:",
+        "sampling_params": {"temperature": 0, "max_new_tokens": 48},
+    }
     return f"curl -s {address}/generate -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+
+
+def check(plan: Plan) -> str:
+    """Findings, and one line that sums them up."""
+    counts = Counter(finding.verdict for finding in plan.findings)
+    summary = ", ".join(f"{count} to {verdict.value}" for verdict, count in counts.items()) or "nothing to say"
+    labels = f" [{', '.join(plan.labels)}]"
+    verdict = "may be launched" if plan.may_launch else "is refused"
+    return "\n".join(
+        [*([findings(plan.findings)] if plan.findings else []), f"{plan.name}{labels} {verdict}: {summary}"]
+    )
 
 
 def serving(status: Status) -> str:
     """What a person needs once a deployment serves."""
     lines = [f"{status.name} serves at {status.address}, {_how(status)}", "", f"  {curl(status.address)}", ""]
     if status.write_into_recipe:
-        lines += [
-            f"The recipe leaves the target's revision open; this deployment runs {status.target_commit}.",
-            f"Write it into {status.recipe}, under 'target':",
-            f"  {status.write_into_recipe}",
-            "",
-        ]
+        lines.append(f"{status.recipe} leaves a revision open; it was resolved for this deployment. To pin it, write:")
+        lines += [f"  {line}" for line in status.write_into_recipe]
+        lines.append("")
     lines.append(f"spec-toolkit status {status.name} | logs -f {status.name} | stop {status.name}")
     return "\n".join(lines)
+
+
+def already(status: Status, *, same_recipe: bool) -> str:
+    where = f"serves at {status.address}, {_how(status)}" if status.address else f"is being started ({status.phase})"
+    if same_recipe:
+        return f"{status.name} is already running and {where}. Restart it with --replace."
+    return f"{status.name} is already running from another text of this recipe, and {where}. Take the new one with --replace."
 
 
 def status_lines(statuses: Sequence[Status]) -> str:
@@ -74,8 +92,7 @@ def _status_lines(status: Status) -> str:
 
 def _how(status: Status) -> str:
     """The mode in words, with every label its numbers must carry."""
-    labels = [word for word, on in (("lossy", status.lossy), ("simulated", status.simulated)) if on]
-    suffix = f" [{', '.join(labels)}]" if labels else ""
+    labels = f" [{', '.join(status.labels)}]" if status.labels else ""
     if status.emitted_length is None:
-        return f"{status.mode}: without speculation{suffix}"
-    return f"{status.mode}: speculating, emitted length {status.emitted_length:.2f} in the smoke test{suffix}"
+        return f"{status.mode}: without speculation{labels}"
+    return f"{status.mode}: speculating, emitted length {status.emitted_length:.2f} in the smoke test{labels}"

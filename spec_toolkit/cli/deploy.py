@@ -1,0 +1,97 @@
+"""`spec-toolkit deploy`."""
+
+import sys
+
+import click
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.launch.deployment import Folder, Status, folder_of
+from spec_toolkit.launch.events import ENDS, Event, Kind
+from spec_toolkit.launch.prepare import Prepared, prepare
+from spec_toolkit.launch.start import begin, dry_run, follow, locate, look, release, stop
+from spec_toolkit.recipe.catalogue import find_recipe
+from spec_toolkit.report import text
+from spec_toolkit.report.progress import progress, show_until
+
+
+@click.command()
+@click.argument("recipe")
+@click.option("--name", help="Name of the deployment; default: the recipe's.")
+@click.option("--detach", is_flag=True, help="Return once it serves, and leave it running.")
+@click.option("--replace", is_flag=True, help="Stop what runs under this name first.")
+@click.option("--dry-run", "dry", is_flag=True, help="Print the exact command and environment; touch nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Events as JSON lines; the last line is the deployment's status.")
+def command(  # noqa: PLR0913 - one argument an option
+    recipe: str, *, name: str | None, detach: bool, replace: bool, dry: bool, as_json: bool
+) -> int:
+    """Turn RECIPE (a file, or a name of the catalogue) into a running, checked, speculating engine on this machine.
+
+    \b
+    spec-toolkit deploy rehearsal/deepseek_v3_cpu          no GPU needed
+    spec-toolkit deploy recipes/deepseek_v3_h200.yaml --dry-run
+    spec-toolkit deploy deepseek_v3_h200 --detach
+    spec-toolkit deploy deepseek_v3_h200 --replace
+
+    In the foreground Ctrl-C lets running requests finish and ends it; a second Ctrl-C does not wait. A start that fails twice
+    with speculation goes on without, and says so.
+    """
+    ready = prepare(find_recipe(recipe))
+    folder = folder_of(name or ready.plan.name)
+    _say_findings(ready.findings, as_json=as_json)
+    if not ready.plan.may_launch:
+        return 1
+    if dry or ready.machine:
+        click.echo(dry_run(folder, ready))
+        return 3 if ready.machine else 0
+    if folder.has_owner() and not replace:
+        return _already(look(folder), ready, as_json=as_json)
+    return _run(folder, ready, detach=detach, as_json=as_json)
+
+
+def _say_findings(findings: tuple[Finding, ...], *, as_json: bool) -> None:
+    if as_json and findings:
+        click.echo(text.as_json({"findings": findings}))
+    elif findings:
+        click.echo(text.findings(findings), err=True)
+
+
+def _already(status: Status, ready: Prepared, *, as_json: bool) -> int:
+    same = status.recipe_sha256 == ready.loaded.sha256
+    click.echo(text.as_json(status) if as_json else text.already(status, same_recipe=same))
+    return 0 if same else 1
+
+
+def _run(folder: Folder, ready: Prepared, *, detach: bool, as_json: bool) -> int:
+    models = locate(ready.plan.recipe)
+    with folder.asking():
+        if folder.has_owner():
+            stop(folder)
+        leash = begin(folder, ready, models)
+        with progress(as_json=as_json) as shown:
+            event = show_until(follow(folder), ENDS | {Kind.READY}, shown)
+    if event.kind is not Kind.READY:
+        return _ended(folder, event, as_json=as_json)
+    status = look(folder)
+    click.echo(text.as_json(status) if as_json else text.serving(status))
+    sys.stdout.flush()
+    if detach:
+        release(leash)
+        return 0
+    return _stay(folder, as_json=as_json)
+
+
+def _stay(folder: Folder, *, as_json: bool) -> int:
+    """Until the deployment ends; Ctrl-C ends it, and a second one leaves at once (the closing leash ends it then)."""
+    with progress(as_json=as_json, spinner=False) as shown:
+        try:
+            event = show_until(follow(folder, skip_to=Kind.READY), ENDS, shown)
+        except KeyboardInterrupt:
+            stop(folder)
+            event = show_until(follow(folder, skip_to=Kind.READY), ENDS, shown)
+    return _ended(folder, event, as_json=as_json)
+
+
+def _ended(folder: Folder, event: Event, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(text.as_json(look(folder)))
+    return 0 if event.kind is Kind.STOPPED else 3
