@@ -54,6 +54,21 @@ class EngineClient:
         """One whole answer of `/generate`: `text`, `output_ids`, `meta_info`."""
         return await self._json("POST", "/generate", seconds=seconds, body=request)
 
+    async def chat(self, message: str, *, max_tokens: int, seconds: float = GENERATE_SECONDS) -> dict[str, Any]:
+        """The first choice of one greedy chat answer: `message`, `finish_reason`, and `meta_info` as /generate has it."""
+        request = {
+            "model": "default",
+            "messages": [{"role": "user", "content": message}],
+            "temperature": 0,
+            "max_tokens": max_tokens,
+            "return_meta_info": True,
+        }
+        answer = await self._json("POST", "/v1/chat/completions", seconds=seconds, body=request)
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or not choices:
+            raise self._refused("/v1/chat/completions", 200, json.dumps(answer))
+        return dict(choices[0])
+
     async def stream(
         self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS
     ) -> AsyncIterator[dict[str, Any]]:

@@ -36,11 +36,10 @@ def event_line(event: Event) -> str:
 
 def curl(address: str) -> str:
     """A line that can be pasted into a shell and answers."""
-    body = {
-        "text": "user: Tell me about the lamp.\nassistant:",
-        "sampling_params": {"temperature": 0, "max_new_tokens": 48},
-    }
-    return f"curl -s {address}/generate -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+    body = {"model": "default", "messages": [{"role": "user", "content": "Tell me about the lamp."}], "max_tokens": 48}
+    return (
+        f"curl -s {address}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+    )
 
 
 def check(plan: Plan) -> str:
