@@ -6,46 +6,66 @@ arguments and names in class bodies; whoever calls through one of those runs the
 
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import CellType, FrameType, FunctionType, ModuleType
 
 from spec_toolkit.plugin.targets import Function, wrappers_of
 
-
-def holders(originals: Sequence[Function], hooked: Sequence[Function]) -> list[tuple[Function, str]]:
-    """Each original that someone other than its own wrapper still holds, with the holder's name."""
-    # A holder that a collection removes is garbage. Collecting first would touch, and in a forked child copy, every page.
-    if not (found := _holders(originals, hooked)):
-        return []
-    del found
-    gc.collect()
-    return [(original, _name(holder, original)) for original, holder in _holders(originals, hooked)]
+_LARGEST_CIRCLE = 64  # objects; a class that a decorator replaced leaves about five
 
 
-def _holders(originals: Sequence[Function], hooked: Sequence[Function]) -> list[tuple[Function, object]]:
-    ours = {id(originals)}
-    for function in hooked:
-        for wrapper in wrappers_of(function):
-            ours.add(id(vars(wrapper)))
-            ours.update(id(cell) for cell in getattr(wrapper, "__closure__", None) or ())
-    return [
+def holders(
+    originals: Sequence[Function], hooked: Sequence[Function], allowed: Collection[str] = ()
+) -> list[tuple[str, str]]:
+    """(name of an original, name of what still holds it), less the wrappers in `hooked`, the allowed names and what is garbage."""
+    ours = [thing for function in hooked for wrapper in wrappers_of(function) for thing in _parts(wrapper)]
+    suspects = _referrers(originals, but=[*ours, originals])
+    found = [
         (original, holder)
+        for holder in suspects
         for original in originals
-        for holder in _referrers(original)
-        if id(holder) not in ours and not isinstance(holder, FrameType)
+        if any(held is original for held in gc.get_referents(holder))
+    ]
+    named = [(original, holder, _name(holder, original)) for original, holder in found]
+    return [
+        (f"{original.__module__}.{original.__qualname__}", name)
+        for original, holder, name in named
+        if name not in allowed and not _is_garbage(holder, known=[suspects, *found, *named])
     ]
 
 
-def _referrers(thing: object) -> list[object]:
-    """All referrers, those included that a fork server froze out of the collector's sight."""
+def _parts(wrapper: Function) -> Iterator[object]:
+    yield vars(wrapper)
+    yield from getattr(wrapper, "__closure__", None) or ()
+
+
+def _is_garbage(thing: object, *, known: Sequence[object]) -> bool:
+    """Whether a small closed circle of objects is all that refers to it: what a collection would remove.
+
+    Collecting instead would walk the whole heap of an engine (0.7 s) and, in a forked child, copy it.
+    """
+    circle: list[object] = []
+    layer = [thing]
+    while layer:
+        circle += layer
+        if len(circle) > _LARGEST_CIRCLE:
+            return False
+        layer = _referrers(layer, but=[*circle, circle, layer, *known])
+    return True
+
+
+def _referrers(things: Sequence[object], *, but: Sequence[object]) -> list[object]:
+    """What refers to any of them, running frames aside; also what a fork server froze out of the collector's sight."""
+    passed = {id(thing) for thing in (*but, but)}
     frozen = gc.get_freeze_count()
     if frozen:
         gc.unfreeze()
     try:
-        return gc.get_referrers(thing)
+        found = gc.get_referrers(*things)
     finally:
         if frozen:
             gc.freeze()
+    return [thing for thing in found if id(thing) not in passed and not isinstance(thing, FrameType)]
 
 
 def _name(holder: object, held: object) -> str:
@@ -54,7 +74,7 @@ def _name(holder: object, held: object) -> str:
         keys = ", ".join(str(key) for key, value in holder.items() if value is held)
         return f"{_owner(holder)} ({keys})"
     if isinstance(holder, tuple | CellType):
-        function = next((f for f in _referrers(holder) if isinstance(f, FunctionType)), None)
+        function = next((f for f in _referrers([holder], but=()) if isinstance(f, FunctionType)), None)
         if function is not None:
             place = "default argument" if function.__defaults__ is holder else "closure"
             return f"{place} of {function.__module__}.{function.__qualname__}"
@@ -68,7 +88,7 @@ def _owner(holder: object) -> str:
     for name, value in _module_globals():
         if value is holder:
             return name
-    for referrer in _referrers(holder):
+    for referrer in _referrers([holder], but=()):
         if isinstance(referrer, type):
             return f"class {referrer.__module__}.{referrer.__qualname__}"
         if getattr(referrer, "__dict__", None) is holder:

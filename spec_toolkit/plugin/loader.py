@@ -27,7 +27,8 @@ def apply(hooks: Sequence[HandedHook], process: EngineProcess, *, pid: int, list
     for hook in hooks:
         check_source(hook)
     functions = [(hook, _hook_function(hook)) for hook in hooks if process.role in hook.roles]
-    _register([(hook, function) for hook, function in functions if not in_place(hook, function)])
+    new = [(hook, function) for hook, function in functions if not in_place(hook, function)]
+    _register(new)
     for hook, function in functions:
         if not in_place(hook, function):
             raise Refused(
@@ -37,7 +38,7 @@ def apply(hooks: Sequence[HandedHook], process: EngineProcess, *, pid: int, list
                 why="the engine logs such a failure and goes on without the patch",
                 remedy="The engine's log above names the cause.",
             )
-    _check_holders(functions)
+    _check_holders(new)  # of those that came with a fork, the parent made sure
     return Report(
         role=process.role,
         ranks=process.ranks,
@@ -132,21 +133,20 @@ def _hooks_module(hook: HandedHook) -> ModuleType:
 
 
 def _check_holders(functions: Sequence[tuple[HandedHook, Function]]) -> None:
-    """Refuse where something keeps calling the function as it was."""
-    current = [function_at(hook.target) for hook, _ in functions]
-    hooked = [function for function in current if function is not None]
-    originals = [
-        original
-        for (_, function), wrapper in zip(functions, current, strict=True)
-        if (original := unhooked(wrapper, function)) is not None
-    ]
+    """Refuse where something keeps calling a function as it was."""
+    hooked, originals = [], []
+    for hook, function in functions:
+        wrapper = function_at(hook.target)
+        original = unhooked(wrapper, function)
+        if wrapper is not None and original is not None:
+            hooked.append(wrapper)
+            originals.append(original)
     allowed = {keeper for hook, _ in functions for keeper in hook.may_keep}
-    left = [(original, holder) for original, holder in holders(originals, hooked) if holder not in allowed]
-    if left:
-        original, _ = left[0]
+    if left := holders(originals, hooked, allowed):
+        names = {name for name, _ in left}
         raise Refused(
             "unhooked-copy",
-            f"{original.__module__}.{original.__qualname__}",
+            min(names),
             f"the unhooked function is still held by {'; '.join(sorted({holder for _, holder in left})[:4])}",
             why="calls through there would run without the patch",
             remedy="Hook the holder instead, or name it under may_keep with the reason it does no harm.",

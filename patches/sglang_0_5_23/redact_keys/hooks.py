@@ -1,4 +1,4 @@
-"""Where the engine speaks of itself: every such text passes one of these four functions."""
+"""Where the engine speaks of itself: every such text passes one of these three functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,12 +20,6 @@ def command_line(original: Callable[..., str], argv: Sequence[str], watermark_co
     """`redact_watermark_command_line`: the `launch_command`, which has the config file merged in."""
     SECRETS.learn_from_arguments(argv)
     return SECRETS.scrub_text(original(argv, watermark_config))
-
-
-def representation(original: Callable[[Any], str], server_args: Any) -> str:
-    """`ServerArgs.__repr__`: tracebacks and error texts."""
-    SECRETS.learn_from_fields(server_args)
-    return SECRETS.scrub_text(original(server_args))
 
 
 def dumped_arguments(original: Callable[[Any], Any], tokenizer_manager: Any) -> Any:
