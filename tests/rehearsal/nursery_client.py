@@ -1,0 +1,109 @@
+"""A nursery to start engines from in a test: `with Nursery.start() as nursery: pid = nursery.spawn(argv, env, log)`."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+NURSERY = Path(__file__).resolve().parents[2] / "spec_toolkit" / "rehearsal" / "nursery.py"
+IMPORT_SECONDS = 240.0  # the engine's imports on a busy machine
+ANSWER_SECONDS = 15.0
+
+
+class NurseryError(AssertionError):
+    """The nursery refused a request, or did not answer."""
+
+
+class Nursery:
+    """One running nursery. Every call has a deadline."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self.process = process
+        self._socket = folder / "nursery.sock"
+
+    @classmethod
+    @contextmanager
+    def start(cls, env: Mapping[str, str] | None = None, *, most: int = 4) -> Iterator["Nursery"]:
+        """Import the engine (half a minute) and wait until it listens; end it and every engine on leaving."""
+        folder = Path(tempfile.mkdtemp(prefix="nursery-"))  # not tmp_path: a socket's path holds 107 characters
+        process = subprocess.Popen(
+            [sys.executable, str(NURSERY), str(folder), "--most", str(most)],
+            env={**os.environ, **engine_environment(), **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            _wait_until_ready(process)
+            yield cls(process, folder)
+        finally:
+            try:
+                process.communicate(timeout=30)  # closes its standard input, which ends it
+            finally:
+                process.kill()
+                shutil.rmtree(folder)
+
+    def spawn(self, argv: Sequence[str], env: Mapping[str, str | None], log: Path) -> int:
+        """Fork an engine server with launch_server's arguments; returns its pid at once."""
+        return int(self._ask({"do": "spawn", "argv": list(argv), "env": dict(env), "log": str(log)})["pid"])
+
+    def kill(self, pid: int, number: int = signal.SIGTERM) -> None:
+        """Signal the engine's main process; its children die with it."""
+        self._ask({"do": "kill", "pid": pid, "signal": int(number)})
+
+    def exit_code(self, pid: int) -> int | None:
+        """None while it runs; below 0 the signal that ended it."""
+        reply = self._ask({"do": "status", "pid": pid})
+        return None if reply.get("running") else int(reply["exit"])
+
+    def wait(self, pid: int, seconds: float) -> int:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            code = self.exit_code(pid)
+            if code is not None:
+                return code
+            time.sleep(0.05)
+        raise NurseryError(f"engine {pid} still runs after {seconds:.0f} s")
+
+    def _ask(self, request: Mapping[str, object]) -> dict[str, int]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(ANSWER_SECONDS)
+            connection.connect(str(self._socket))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            reply = connection.makefile("rb").readline()
+        answer = json.loads(reply or b'{"error": "no answer"}')
+        if "error" in answer:
+            raise NurseryError(answer["error"])
+        return answer
+
+
+def engine_environment() -> dict[str, str]:
+    """What SGLang and torch read while they are imported."""
+    return {
+        "SGLANG_USE_CPU_ENGINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "PYTHONPATH": str(NURSERY.parent / "path"),
+    }
+
+
+def _wait_until_ready(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    watchdog = threading.Timer(IMPORT_SECONDS, process.kill)
+    watchdog.start()
+    try:
+        for line in process.stdout:
+            if line.strip() == "ready":
+                return
+        raise NurseryError(f"the nursery ended with {process.wait()} before it was ready")
+    finally:
+        watchdog.cancel()
