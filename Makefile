@@ -37,7 +37,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 check: lint ## format, lint, types, import arrows and the fast tests: under two minutes
-	$(BIN)/pytest -m "not engine"
+	$(BIN)/pytest -m "not engine and not install"
 
 test: lint ## what CI runs: `check` and the tests on the real engine
 	$(BIN)/pytest

@@ -1,10 +1,12 @@
 """What a set-up needs of the machine, what is missing, and where torch comes from. Pure: told what was found, it decides."""
 
+import html
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 GLIBC_FLOOR = (2, 34)  # SGLang's wheels are manylinux_2_34
 CPU_FREE_GB, CUDA_FREE_GB = 2.5, 10.0  # free disk for a finished set-up and its downloads
@@ -81,12 +83,14 @@ def judge_index(url: str, page: str | OSError, torch: str, python: tuple[int, in
     """`page` is what the index lists for torch, or why it did not answer."""
     if isinstance(page, OSError):
         return Source("index", usable=False, says=f"{url} does not answer ({page})")
-    wheel = rf"torch-{re.escape(torch)}(\+|%2B)cpu-cp{python[0]}{python[1]}-[^\"<>]*x86_64\.whl"
-    if not re.search(wheel, page, re.IGNORECASE):
+    wheel = rf"torch-{re.escape(torch)}(?:\+|%2B)cpu-cp{python[0]}{python[1]}-[^\"'<>\s#]*x86_64\.whl(?:#[^\"'<>\s]*)?"
+    link = re.search(rf"href=[\"']?((?:[^\"'<>\s]*/)?{wheel})", page, re.IGNORECASE)
+    if not link:
         wanted = f"torch {torch}+cpu for CPython {python[0]}.{python[1]}"
         return Source("index", usable=False, says=f"{url} answers, but has no {wanted}")
-    # The label is written out: a registry asked beside the index may hold a plain build of the same version.
-    return Source("index", usable=True, says=url, arguments=("--no-deps", "--index-url", url, f"torch=={torch}+cpu"))
+    # The file itself, not the index, is what pip and uv are given: which of several indexes wins differs between them.
+    file = urljoin(f"{url.rstrip('/')}/torch/", html.unescape(link[1]))
+    return Source("index", usable=True, says=url, arguments=("--no-deps", f"torch @ {file}"))
 
 
 def judge_registry(lock: Path, torch: str, free_gb: float) -> Source:

@@ -43,6 +43,14 @@ def in_place(site: Path) -> dict[str, str]:
     return {normal(name): version for name, _, version in found}
 
 
+def sweep(site: Path) -> int:
+    """Forget the packages an interrupted run left half-way: pip would take them for installed. Returns how many."""
+    begun = [folder for folder in site.glob("*.dist-info") if not (folder / "INSTALLER").exists()]
+    for folder in begun:
+        shutil.rmtree(folder)
+    return len(begun)
+
+
 def fetch_page(url: str) -> str | OSError:
     """What the index lists for torch, or why it does not answer."""
     try:
@@ -77,12 +85,12 @@ class Environment:
         self.make(moved=bool(done) and done["root"] != str(self.root))
         torch_stays = torch_stays and self.stamp.exists() and f"torch=={self.lock['torch']}" not in self.lacking()
         self.stamp.unlink(missing_ok=True)
+        if swept := sweep(self.site):
+            say(f"an earlier run was interrupted: {swept} packages are done again")
         origin = done["torch"] if torch_stays else self.install_torch(forced)
         if lacking := self.lacking():
             self.install(f"{len(lacking)} packages of the lock files", "--no-deps", *lacking)
-        # uv compiles a whole environment at once, pip as it goes; without bytecode every engine start would compile again.
-        compiled = ("--compile-bytecode",) if self.uv else ()
-        self.install("this checkout", "--no-deps", "--no-build-isolation", *compiled, "--editable", str(self.root))
+        self.install("this checkout", "--no-deps", "--no-build-isolation", "--editable", str(self.root))
         version = self.prove(cuda_allowed=origin == "registry")
         self.stamp.write_text(json.dumps({**self.key(), "torch": origin}))
         say(
@@ -152,14 +160,16 @@ class Environment:
 
     def install(self, what: str, *arguments: str) -> None:
         by_pip = (str(self.python), "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off")
-        by_uv = (str(self.uv), "pip", "install", "--python", str(self.python))
+        # Bytecode, which pip writes unasked: an engine is three processes, and without it each would compile 20 s of imports.
+        by_uv = (str(self.uv), "pip", "install", "--python", str(self.python), "--compile-bytecode")
         argv = [*(by_uv if self.uv else by_pip), *arguments]
         say(f"installing {what} with {'uv' if self.uv else 'pip'}")
         with self.log.open("a+") as log:
             log.write(f"\n$ {' '.join(argv)}\n")
             log.flush()
             start = log.tell()
-            environ = {**self.environ, "PIP_USER": "0"}  # a person's own default, refused inside an environment
+            # A person's own --user default is refused inside an environment; a newer pip is nobody's question here.
+            environ = {**self.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
             with subprocess.Popen(argv, stdout=log, stderr=log, env=environ) as child:
                 try:
                     code = self.watch(child, start)
