@@ -86,7 +86,10 @@ def encode_list(hooks: tuple[HandedHook, ...]) -> bytes:
 
 def decode_list(content: bytes) -> tuple[HandedHook, ...]:
     """Raises ValueError, KeyError or TypeError where the bytes are not a list that `encode_list` wrote."""
-    return tuple(_handed_hook(item) for item in json.loads(content))
+    items = json.loads(content)
+    if not isinstance(items, list):
+        raise TypeError(f"a patch list is a list, not {type(items).__name__}")
+    return tuple(_handed_hook(item) for item in items)
 
 
 def encode_report(report: Report) -> bytes:

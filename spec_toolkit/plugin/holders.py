@@ -73,12 +73,18 @@ def _name(holder: object, held: object) -> str:
     if isinstance(holder, dict):
         keys = ", ".join(str(key) for key, value in holder.items() if value is held)
         return f"{_owner(holder)} ({keys})"
-    if isinstance(holder, tuple | CellType):
-        function = next((f for f in _referrers([holder], but=()) if isinstance(f, FunctionType)), None)
-        if function is not None:
-            place = "default argument" if function.__defaults__ is holder else "closure"
-            return f"{place} of {function.__module__}.{function.__qualname__}"
+    if isinstance(holder, CellType):
+        closures = [thing for thing in _referrers([holder], but=()) if isinstance(thing, tuple)]
+        return f"closure of {_function_with(closures)}" if closures else _owner(holder)
+    if isinstance(holder, tuple) and (function := _function_with([holder])):
+        return f"default argument of {function}"
     return _owner(holder)
+
+
+def _function_with(parts: Sequence[object]) -> str:
+    """Name of the function that one of these is the closure or the defaults of; empty if there is none."""
+    found = next((thing for thing in _referrers(parts, but=()) if isinstance(thing, FunctionType)), None)
+    return f"{found.__module__}.{found.__qualname__}" if found else ""
 
 
 def _owner(holder: object) -> str:
