@@ -34,6 +34,7 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	MYPYPATH=spec_toolkit/rehearsal/install $(BIN)/mypy spec_toolkit/rehearsal/install/__main__.py
 	$(BIN)/lint-imports
 
 check: lint ## format, lint, types, import arrows and the fast tests: under two minutes
