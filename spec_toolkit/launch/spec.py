@@ -56,7 +56,7 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
     return LaunchSpec(
         command=(place.python, *serve, *to_argv(options), *extra),
         set_environment=_environment(recipe, place),
-        unset_environment=(names.PLUGINS_ALLOWED, names.SIMULATED_ACCEPTANCE),
+        unset_environment=(names.PLUGINS_ALLOWED, *(() if recipe.simulated else (names.SIMULATED_ACCEPTANCE,))),
         address=f"http://127.0.0.1:{place.port}",
         speculates=speculate,
         processes=tuple(sorted(_processes(recipe.hardware.layout))),
@@ -72,8 +72,6 @@ def _place_options(recipe: Recipe, place: Place) -> dict[Flag, Value]:
         Flag.PORT: place.port,
         Flag.CONFIG: place.engine_config,
         Flag.METRICS: True,
-        # An idle scheduler otherwise polls a whole core.
-        Flag.SLEEP_ON_IDLE: True,
     }
 
 
@@ -94,8 +92,10 @@ def _engine_options(plan: Plan) -> dict[Flag, Value]:
         Flag.MEMORY_FRACTION: limits.memory_fraction,
     }
     if recipe.is_rehearsal:
-        # No device to capture on; and the engine's own warm-up request would only repeat our smoke test.
+        # No device to capture on; an idle scheduler would poll a whole core of the few there are; and the engine's own warm-up
+        # request would only repeat our smoke test.
         return options | {
+            Flag.SLEEP_ON_IDLE: True,
             Flag.DEVICE: "cpu",
             Flag.DECODE_GRAPH_BACKEND: "disabled",
             Flag.PREFILL_GRAPH_BACKEND: "disabled",

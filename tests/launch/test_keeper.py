@@ -36,11 +36,23 @@ time.sleep(600)
 
 
 @contextmanager
-def kept(folder: Path, *, ignore: str = "", ends: str = "", grace: float = 5.0) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def kept(
+    folder: Path, *, ignore: str = "", ends: str = "", grace: float = 5.0
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     script = folder / "tree.py"
     script.write_text(TREE.format(ignore=ignore, ends=ends))
     theirs, ours = os.pipe()
-    command = [sys.executable, keeper.__file__, str(theirs), str(grace), "--", sys.executable, str(script), "root", str(folder)]
+    command = [
+        sys.executable,
+        keeper.__file__,
+        str(theirs),
+        str(grace),
+        "--",
+        sys.executable,
+        str(script),
+        "root",
+        str(folder),
+    ]
     process = subprocess.Popen(command, pass_fds=(theirs,), start_new_session=True)
     os.close(theirs)
     try:
@@ -94,7 +106,9 @@ def test_an_engine_ended_by_a_signal_is_told_as_128_plus_the_signal(tmp_path: Pa
 
 
 def test_asked_to_stop_it_lets_the_engine_finish(tmp_path: Path) -> None:
-    ends = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); (folder / 'waits.pid').write_text('0'); time.sleep(600)"
+    ends = (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); (folder / 'waits.pid').write_text('0'); time.sleep(600)"
+    )
     with kept(tmp_path, ends=ends) as (process, _):
         pid_of(tmp_path, "waits")
         process.terminate()
@@ -120,5 +134,7 @@ def test_the_first_process_dies_with_a_keeper_that_is_killed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("arguments", [["5", "--", "x"], ["--", "x"]], ids=["no-grace", "nothing"])
 def test_wrong_arguments_end_it_without_starting_anything(arguments: list[str]) -> None:
-    ended = subprocess.run([sys.executable, keeper.__file__, *arguments], capture_output=True, timeout=DEADLINE_SECONDS, check=False)
+    ended = subprocess.run(
+        [sys.executable, keeper.__file__, *arguments], capture_output=True, timeout=DEADLINE_SECONDS, check=False
+    )
     assert ended.returncode != 0

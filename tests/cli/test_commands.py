@@ -1,0 +1,128 @@
+"""The commands as a person meets them: exit codes, what goes to stdout, and never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEADLINE_SECONDS = 60.0
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+
+
+@pytest.fixture
+def toolkit(tmp_path: Path):
+    environment = os.environ | {
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "CUDA_VISIBLE_DEVICES": "",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+    def call(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        answer = subprocess.run(
+            [sys.executable, "-m", "spec_toolkit.cli.main", *arguments],
+            env=environment | changes,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert "Traceback" not in answer.stderr
+        return answer
+
+    return call
+
+
+def write(tmp_path: Path, **changes: str) -> Path:
+    text = (RECIPES / "rehearsal" / "deepseek_v3_cpu.yaml").read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "mine_cpu.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_help_lists_every_verb_and_each_has_help_with_an_example(toolkit) -> None:
+    listing = toolkit("--help")
+    assert listing.returncode == 0
+    for verb in ("bundle", "check", "deploy", "logs", "patches", "status", "stop"):
+        assert f"  {verb}" in listing.stdout
+        page = toolkit(verb, "--help")
+        assert page.returncode == 0
+        assert f"spec-toolkit {verb}" in page.stdout, "no example"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(["nonsense"], 2, "No such command", id="verb"),
+        pytest.param(["deploy"], 2, "Missing argument", id="argument"),
+        pytest.param(["check", "deepseek_v3_h20"], 2, "Did you mean 'deepseek_v3_h200'", id="catalogue-name"),
+        pytest.param(["check", "./nowhere.yaml"], 2, "nowhere.yaml", id="file"),
+        pytest.param(["status", "nowhere"], 3, "nowhere: no such deployment on this machine", id="deployment"),
+        pytest.param(["stop", "../x"], 2, "cannot name a deployment", id="name"),
+        pytest.param(["deploy", "deepseek_v3_h200", "--name", "a/b"], 2, "cannot name a deployment", id="deploy-name"),
+    ],
+)
+def test_what_is_wrong_with_a_command_line_is_said_in_a_sentence(toolkit, arguments, code, said) -> None:
+    answer = toolkit(*arguments)
+    assert answer.returncode == code
+    assert said in answer.stderr
+
+
+def test_a_machine_without_gpus_is_told_what_it_has_what_is_needed_and_what_would_run(toolkit, tmp_path: Path) -> None:
+    answer = toolkit("deploy", "deepseek_v3_h200")
+    assert answer.returncode == 3
+    assert "has no NVIDIA GPU" in answer.stderr
+    assert "the recipe needs 8 × H200" in answer.stderr
+    assert "-m sglang.launch_server" in answer.stdout
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_dry_run_touches_nothing_and_asks_nobody(toolkit, tmp_path: Path) -> None:
+    answer = toolkit("deploy", "rehearsal/deepseek_v3_cpu", "--dry-run")
+    assert answer.returncode == 0
+    assert "rehearsal/serve.py" in answer.stdout
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_refused_recipe_starts_nothing(toolkit, tmp_path: Path) -> None:
+    path = write(tmp_path, **{"sglang: 0.5.23": "sglang: 0.5.22"})
+    answer = toolkit("deploy", str(path))
+    assert answer.returncode == 1
+    assert "[pins.engine-version]" in answer.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_check_as_json_is_the_findings(toolkit) -> None:
+    answer = toolkit("check", "deepseek_v3_h200", "--json")
+    assert answer.returncode == 0
+    findings = json.loads(answer.stdout)
+    assert {"rule", "verdict", "where", "found", "why", "remedy"} == set(findings[0])
+
+
+def test_no_deployment_is_not_an_error(toolkit) -> None:
+    assert toolkit("status").returncode == 0
+    assert json.loads(toolkit("status", "--json").stdout) == []
+
+
+def test_patches_are_listed_and_verified_against_the_installed_engine(toolkit) -> None:
+    listed = toolkit("patches", "list")
+    assert listed.returncode == 0
+    assert "redact-keys  (every deployment" in listed.stdout
+    verified = toolkit("patches", "verify")
+    assert verified.returncode == 0, verified.stdout
+    assert "match sglang 0.5.23" in verified.stdout
+
+
+def test_help_does_not_import_what_it_does_not_need() -> None:
+    script = "import sys; sys.argv = ['x', '--help']; from spec_toolkit.cli.main import cli\ntry: cli()\nexcept SystemExit: pass\nprint(*sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
+    )
+    heavy = {"rich", "aiohttp", "asyncio", "yaml", "msgspec", "torch", "sglang", "huggingface_hub"}
+    assert not heavy & set(answer.stdout.splitlines()[-1].split())

@@ -1,0 +1,74 @@
+"""What is settled before a supervisor is started: ports, models, attempts."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from spec_toolkit.errors import FactsError
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.deployment import Folder
+from spec_toolkit.launch.start import Models, attempts, free_ports, locate
+from spec_toolkit.planning.plan import Plan, make_plan
+from spec_toolkit.recipe.load import parse_recipe
+
+COMMIT = "1" * 40
+BASE = """
+summary: A test.
+target: {{model: deepseek-ai/DeepSeek-V3-0324{pin}}}
+draft: {{{draft}}}
+hardware: {{gpu: h200, count: 8, layout: {{tp: 8}}}}
+engine: {{sglang: 0.5.23}}
+limits: {{max_running_requests: 48, context_tokens: 4096}}
+policy: {{allow: [{allow}]}}
+"""
+
+
+def plan(*, pin: str = "", draft: str = "method: mtp, num_steps: 3", allow: str = "full, autoregressive") -> Plan:
+    text = BASE.format(pin=pin, draft=draft, allow=allow)
+    return make_plan(parse_recipe(text.encode(), Path("x.yaml")), load_tables())
+
+
+def test_free_ports_differ_and_are_free() -> None:
+    ports = free_ports(8)
+    assert len(set(ports)) == 8
+    for port in ports:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+
+
+def test_a_pinned_revision_is_used_as_it_stands() -> None:
+    found = locate(plan(pin=f", revision: {COMMIT}").recipe)
+    assert (found.target_commit, found.write_into_recipe) == (COMMIT, ())
+
+
+def test_an_open_revision_that_nobody_can_resolve_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(FactsError, match="without a commit nobody could say what was deployed"):
+        locate(plan().recipe)
+
+
+def test_an_open_revision_is_not_asked_for_in_a_dry_run() -> None:
+    assert locate(plan().recipe, ask_hub=False).target_commit == "<resolved at deploy>"
+
+
+def test_a_separate_draft_is_located_with_its_own_pin() -> None:
+    draft = f"method: eagle3, model: someone/draft, revision: {'2' * 40}, num_steps: 3"
+    found = locate(plan(pin=f", revision: {COMMIT}", draft=draft).recipe)
+    assert (found.draft, found.draft_commit) == ("someone/draft", "2" * 40)
+
+
+@pytest.mark.parametrize(
+    ("settings", "speculates"),
+    [
+        pytest.param({}, [True, True, False], id="twice-then-without"),
+        pytest.param({"allow": "full"}, [True, True], id="autoregressive-not-allowed"),
+        pytest.param({"allow": "autoregressive"}, [False], id="only-autoregressive"),
+        pytest.param({"draft": "method: none", "allow": "autoregressive"}, [False], id="no-draft"),
+    ],
+)
+def test_attempts_are_as_many_as_the_recipe_allows(settings: dict[str, str], speculates: list[bool], tmp_path: Path) -> None:
+    specs = attempts(plan(**settings), Models("/m", None), Folder(tmp_path))
+    assert [spec.speculates for spec in specs] == speculates
+    assert len({spec.address for spec in specs}) == len(specs)

@@ -1,0 +1,285 @@
+"""The supervisor against an engine that misbehaves on purpose: what it tries, what it says, and that it leaves nothing."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spec_toolkit.handover import LIST_VARIABLE, HandedHook, HookType, Role, encode_list
+from spec_toolkit.launch import control
+from spec_toolkit.launch.deployment import Folder, Status, write_json
+from spec_toolkit.launch.events import ENDS, Event, Kind
+from spec_toolkit.launch.spec import LaunchSpec
+from spec_toolkit.launch.start import follow, free_ports, look, stop
+from spec_toolkit.launch.supervisor import Launch
+
+KEY = "k3y-that-nobody-may-see"
+DEADLINE_SECONDS = 30.0
+FAKE = Path(__file__).with_name("fake_engine.py")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    made = Folder(tmp_path / "d")
+    made.create()
+    made.admin_key.write_text(KEY)
+    hook = HandedHook(
+        patch="redact-keys",
+        target="sglang.x.y",
+        fingerprint="0" * 64,
+        file="/nowhere/hooks.py",
+        file_sha256="0" * 64,
+        function="f",
+        type=HookType.AROUND,
+        roles=(Role.LAUNCHER, Role.SCHEDULER),
+    )
+    made.patch_list.write_bytes(encode_list((hook,)))
+    return made
+
+
+def attempt(folder: Folder, *behaviour: str, speculates: bool = True) -> LaunchSpec:
+    [port] = free_ports(1)
+    extra = () if speculates else ("--no-speculation",)
+    return LaunchSpec(
+        command=(sys.executable, str(FAKE), "--port", str(port), "--key", KEY, *behaviour, *extra),
+        set_environment={LIST_VARIABLE: str(folder.patch_list)},
+        unset_environment=(),
+        address=f"http://127.0.0.1:{port}",
+        speculates=speculates,
+        processes=("launcher", "detokenizer", "scheduler-pp0-tp0"),
+    )
+
+
+class Running:
+    """A supervisor as `deploy` starts one, with a leash in our hand."""
+
+    def __init__(
+        self, folder: Folder, attempts: tuple[LaunchSpec, ...], *, ready_seconds: float, drain_seconds: float
+    ) -> None:
+        self.folder = folder
+        status = Status(name=folder.name, recipe="r.yaml", recipe_sha256="sha256:0")
+        launch = Launch(
+            status=status, attempts=attempts, tokenizer=None, ready_seconds=ready_seconds, drain_seconds=drain_seconds
+        )
+        folder.write_status(status)
+        write_json(folder.launch, launch)
+        theirs, self.leash = os.pipe()
+        command = [sys.executable, "-P", "-m", "spec_toolkit.launch.supervisor", str(folder.path), str(theirs)]
+        self.process = subprocess.Popen(command, pass_fds=(theirs,), start_new_session=True)
+        os.close(theirs)
+
+    def until(self, *kinds: Kind) -> list[Event]:
+        seen = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        for event in follow(self.folder):
+            seen.append(event)
+            if event.kind in kinds:
+                return seen
+            assert time.monotonic() < deadline
+        return seen
+
+    def close(self) -> None:
+        if self.leash >= 0:
+            os.close(self.leash)
+            self.leash = -1
+        try:
+            self.process.wait(DEADLINE_SECONDS)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def run(folder: Folder) -> Iterator[object]:
+    started: list[Running] = []
+
+    def start(*attempts: LaunchSpec, ready_seconds: float = 20.0, drain_seconds: float = 2.0) -> Running:
+        started.append(Running(folder, attempts, ready_seconds=ready_seconds, drain_seconds=drain_seconds))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.close()
+    assert not engine_processes(folder), "an engine process was left"
+
+
+def engine_processes(folder: Folder) -> list[int]:
+    """Every process that was started with this folder's patch list."""
+    wanted = f"{LIST_VARIABLE}={folder.patch_list}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def texts(events: list[Event], kind: Kind) -> list[str]:
+    return [event.text for event in events if event.kind is kind]
+
+
+def test_a_good_start_is_checked_before_it_is_called_ready(folder, run) -> None:
+    running = run(attempt(folder))
+    events = running.until(Kind.READY)
+    assert [e.phase for e in events if e.kind is Kind.PHASE] == ["arguments resolved", "weights", "KV pool", "warm-up"]
+    assert texts(events, Kind.CHECKED) == [
+        "3 engine processes run patched: redact-keys",
+        "the admin key is in nothing the engine says of itself",
+        "speculating: 32 tokens in 10 rounds, emitted length 3.10",
+    ]
+    status = look(folder)
+    assert (status.phase, status.mode, status.emitted_length) == ("ready", "full", 3.1)
+    assert stop(folder).kind is Kind.STOPPED
+    assert running.process.wait(DEADLINE_SECONDS) == 0
+
+
+def test_an_engine_that_does_not_start_is_tried_once_more_and_then_without_speculation(folder, run) -> None:
+    running = run(
+        attempt(folder, "--exit", "1", "--say", "ValueError: no such head"),
+        attempt(folder, "--exit", "1", "--say", "ValueError: no such head"),
+        attempt(folder, speculates=False),
+    )
+    events = running.until(Kind.READY)
+    assert [e.kind for e in events if e.kind in (Kind.ATTEMPT, Kind.RETRY, Kind.FALLBACK)] == [
+        Kind.ATTEMPT,
+        Kind.RETRY,
+        Kind.ATTEMPT,
+        Kind.FALLBACK,
+        Kind.ATTEMPT,
+    ]
+    status = look(folder)
+    assert (status.mode, status.attempts, status.emitted_length) == ("autoregressive", 3, None)
+    assert "speculation could not start: engine: exit code 1 after" in status.reason
+    assert 'Last words: "ValueError: no such head". See runbooks/engine-does-not-start.md' in status.reason
+
+
+def test_there_is_no_crash_loop(folder, run) -> None:
+    running = run(*[attempt(folder, "--exit", "3")] * 2)
+    events = running.until(*ENDS)
+    assert len(texts(events, Kind.ATTEMPT)) == 2
+    assert events[-1].kind is Kind.FAILED
+    assert events[-1].exit_code == 3
+    assert running.process.wait(DEADLINE_SECONDS) == 3
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        pytest.param(
+            ("--exit", "78", "--say", "spec-toolkit: t: changed [plugin.x]"),
+            "spec-toolkit: t: changed",
+            id="a-patch-refuses",
+        ),
+        pytest.param(("--no-report",), "scheduler-pp0-tp0: has not reported its patches", id="a-rank-without-its-list"),
+        pytest.param(("--tell-key",), "engine /server_info: answers with the admin key", id="the-key-is-told"),
+    ],
+)
+def test_what_another_attempt_cannot_mend_ends_the_deployment_at_once(folder, run, behaviour, said) -> None:
+    events = run(attempt(folder, *behaviour), attempt(folder, speculates=False)).until(*ENDS)
+    assert len(texts(events, Kind.ATTEMPT)) == 1
+    assert said in events[-1].text
+    assert KEY not in events[-1].text
+
+
+def test_an_engine_that_does_not_speculate_has_not_started(folder, run) -> None:
+    events = run(attempt(folder, "--no-speculation")).until(*ENDS)
+    assert "the engine was started to speculate and does not" in events[-1].text
+
+
+def test_a_start_that_takes_too_long_is_ended(folder, run) -> None:
+    events = run(attempt(folder, "--silent"), ready_seconds=1.0).until(*ENDS)
+    assert "it was not ready after 1 s" in events[-1].text
+
+
+def test_a_key_in_the_log_is_struck_and_ends_the_engine(folder, run) -> None:
+    events = run(attempt(folder, "--log-key-later")).until(*ENDS)
+    assert "wrote its admin key to its log" in events[-1].text
+    log = folder.engine_log.read_text()
+    assert "admin_api_key='<redacted>'" in log
+    assert KEY not in log
+
+
+def test_a_killed_scheduler_ends_the_deployment_and_is_named(folder, run) -> None:
+    running = run(attempt(folder))
+    running.until(Kind.READY)
+    [report] = (folder.path / "patches.json.d").glob("scheduler-*.json")
+    os.kill(int(report.stem.rpartition("-")[2]), signal.SIGKILL)
+    events = running.until(*ENDS)
+    assert "scheduler-pp0-tp0 (pid " in events[-1].text
+    assert "See runbooks/engine-lost.md" in events[-1].text
+
+
+def test_a_killed_supervisor_takes_the_engine_with_it_and_the_next_look_says_so(folder, run) -> None:
+    running = run(attempt(folder))
+    running.until(Kind.READY)
+    assert engine_processes(folder)
+    running.process.kill()
+    running.process.wait()
+    last = running.until(*ENDS)[-1]
+    assert "supervisor: ended without a word (killed?)" in last.text
+    assert look(folder).phase == "failed"
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while engine_processes(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_leash_of_a_command_that_died_ends_the_deployment(folder, run) -> None:
+    running = run(attempt(folder))
+    running.until(Kind.READY)
+    os.close(running.leash)
+    running.leash = -1
+    assert running.until(*ENDS)[-1].text == "the command that started it ended"
+
+
+def test_a_released_leash_does_not(folder, run) -> None:
+    running = run(attempt(folder))
+    running.until(Kind.READY)
+    os.write(running.leash, b".")
+    os.close(running.leash)
+    running.leash = -1
+    answer = asyncio.run(control.ask(folder, "nonsense"))  # it listens, so it lives
+    assert answer == {"ok": False, "why": "no verb 'nonsense'; known: stop"}
+    assert stop(folder).kind is Kind.STOPPED
+
+
+def test_stop_during_the_start_does_not_wait_for_it(folder, run) -> None:
+    running = run(attempt(folder, "--silent"), ready_seconds=600.0, drain_seconds=600.0)
+    running.until(Kind.PHASE)
+    began = time.monotonic()
+    assert stop(folder).kind is Kind.STOPPED
+    assert time.monotonic() - began < DEADLINE_SECONDS
+
+
+def test_an_engine_that_ignores_the_request_to_stop_is_killed_after_the_drain_time(folder, run) -> None:
+    running = run(attempt(folder, "--deaf"), drain_seconds=0.5)
+    running.until(Kind.READY)
+    assert stop(folder).kind is Kind.STOPPED
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_supervisor_is_a_request_to_stop(folder, run, number) -> None:
+    running = run(attempt(folder))
+    running.until(Kind.READY)
+    running.process.send_signal(number)
+    assert running.until(*ENDS)[-1].text == f"{number.name} to the supervisor"
+    assert running.process.wait(DEADLINE_SECONDS) == 0
+
+
+def test_only_one_supervisor_owns_a_deployment(folder, run) -> None:
+    running = run(attempt(folder))
+    running.until(Kind.READY)
+    command = [sys.executable, "-P", "-m", "spec_toolkit.launch.supervisor", str(folder.path), "0"]
+    second = subprocess.run(
+        command, capture_output=True, timeout=DEADLINE_SECONDS, stdin=subprocess.DEVNULL, check=False
+    )
+    assert second.returncode != 0
+    assert look(folder).phase == "ready"
