@@ -68,7 +68,8 @@ def _locate(model: str, revision: str | None, part: str, *, ask_hub: bool) -> tu
     if not ask_hub:
         return model, _OPEN, ()
     commit = resolve_revision(model, None).commit
-    return model, commit, (f"{part}: {{revision: {commit}}}",)
+    # Quoted: a commit of digits alone, or of digits around one 'e', would be a number to YAML.
+    return model, commit, (f'{part}: {{revision: "{commit}"}}',)
 
 
 def free_ports(count: int) -> list[int]:

@@ -12,7 +12,7 @@ from spec_toolkit.launch.start import Models, attempts, free_ports, locate
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.load import parse_recipe
 
-COMMIT = "1" * 40
+COMMIT = "a" * 40
 BASE = """
 summary: A test.
 target: {{model: deepseek-ai/DeepSeek-V3-0324{pin}}}
@@ -54,9 +54,9 @@ def test_an_open_revision_is_not_asked_for_in_a_dry_run() -> None:
 
 
 def test_a_separate_draft_is_located_with_its_own_pin() -> None:
-    draft = f"method: eagle3, model: someone/draft, revision: {'2' * 40}, num_steps: 3"
+    draft = f"method: eagle3, model: someone/draft, revision: {"b" * 40}, num_steps: 3"
     found = locate(plan(pin=f", revision: {COMMIT}", draft=draft).recipe)
-    assert (found.draft, found.draft_commit) == ("someone/draft", "2" * 40)
+    assert (found.draft, found.draft_commit) == ("someone/draft", "b" * 40)
 
 
 @pytest.mark.parametrize(
