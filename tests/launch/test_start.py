@@ -54,7 +54,7 @@ def test_an_open_revision_is_not_asked_for_in_a_dry_run() -> None:
 
 
 def test_a_separate_draft_is_located_with_its_own_pin() -> None:
-    draft = f"method: eagle3, model: someone/draft, revision: {"b" * 40}, num_steps: 3"
+    draft = f"method: eagle3, model: someone/draft, revision: {'b' * 40}, num_steps: 3"
     found = locate(plan(pin=f", revision: {COMMIT}", draft=draft).recipe)
     assert (found.draft, found.draft_commit) == ("someone/draft", "b" * 40)
 
