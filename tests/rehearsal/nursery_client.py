@@ -32,12 +32,17 @@ class Nursery:
 
     @classmethod
     @contextmanager
-    def start(cls, env: Mapping[str, str] | None = None, *, most: int = 4) -> Iterator["Nursery"]:
-        """Import the engine (half a minute) and wait until it listens; end it and every engine on leaving."""
+    def start(
+        cls, env: Mapping[str, str] | None = None, *, most: int = 4, script: Path = NURSERY
+    ) -> Iterator["Nursery"]:
+        """Import the engine (half a minute) and wait until it listens; end it and every engine on leaving.
+
+        `script`: a copy of the nursery beside altered kernels, for a test that plants a fault.
+        """
         folder = Path(tempfile.mkdtemp(prefix="nursery-"))  # not tmp_path: a socket's path holds 107 characters
         process = subprocess.Popen(
-            [sys.executable, str(NURSERY), str(folder), "--most", str(most)],
-            env={**os.environ, **engine_environment(), **(env or {})},
+            [sys.executable, str(script), str(folder), "--most", str(most)],
+            env={**os.environ, **engine_environment(script), **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -86,13 +91,13 @@ class Nursery:
         return answer
 
 
-def engine_environment() -> dict[str, str]:
+def engine_environment(script: Path = NURSERY) -> dict[str, str]:
     """What SGLang and torch read while they are imported."""
     return {
         "SGLANG_USE_CPU_ENGINE": "1",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "PYTHONPATH": str(NURSERY.parent / "path"),
+        "PYTHONPATH": str(script.parent / "path"),
     }
 
 

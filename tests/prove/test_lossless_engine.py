@@ -1,0 +1,96 @@
+"""The promise, on the real engine: speculation changes no greedy output where the target is sure."""
+
+import asyncio
+import json
+import shutil
+import sys
+
+import pytest
+from tokenizers import Tokenizer
+
+from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Kind, Report, collect, compare_all
+from spec_toolkit.shipped import rehearsal
+from tests.engine.serving import serving
+from tests.rehearsal.nursery_client import Nursery
+
+pytestmark = pytest.mark.engine
+
+MODEL = rehearsal() / "models" / "deepseek_v3_tiny"
+TOKENS = 48
+TOLERANCE = TOLERANCE_NATS["float32"]
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    """100 held-out prompts, 20 of each bucket."""
+    tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
+    by_bucket: dict[str, list[list[int]]] = {}
+    for line in (MODEL / "held_out.jsonl").read_text().splitlines():
+        item = json.loads(line)
+        by_bucket.setdefault(item["bucket"], []).append(tokenizer.encode(item["prompt"]).ids)
+    chosen = [prompt for bucket in by_bucket.values() for prompt in bucket[:20]]
+    assert len(chosen) == 100
+    return chosen
+
+
+def answers(address: str, prompts: list[list[int]], *, concurrency: int, with_logprobs: bool = False) -> list[Completion]:
+    async def ask() -> list[Completion]:
+        async with EngineClient(address) as engine:
+            return await collect(
+                engine, prompts, max_new_tokens=TOKENS, concurrency=concurrency, with_logprobs=with_logprobs
+            )
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture(scope="module")
+def reference(nursery, tmp_path_factory, prompts) -> list[Completion]:
+    with serving(nursery, tmp_path_factory.mktemp("ar"), speculate=False) as engine:
+        return answers(engine.address, prompts, concurrency=1, with_logprobs=True)
+
+
+def show(label: str, report: Report) -> None:
+    sys.stdout.write(f"\n{label}: {report.sentence()}\n")
+
+
+@pytest.mark.parametrize("overlap", [True, False], ids=["overlap-on", "overlap-off"])
+def test_speculative_output_equals_the_targets(nursery, tmp_path, prompts, reference, overlap) -> None:
+    with serving(nursery, tmp_path, speculate=True, overlap=overlap) as engine:
+        for concurrency in (1, 8):
+            got = answers(engine.address, prompts, concurrency=concurrency)
+            report = compare_all(reference, got, tolerance_nats=TOLERANCE)
+            show(f"overlap {'on' if overlap else 'off'}, {concurrency} at a time", report)
+            assert report.is_lossless, report.sentence()
+            made = [completion.made for completion in got]
+            assert all(each is not None and each.rounds for each in made), "an answer was not made by speculation"
+            accepted = sum(each.accepted_drafts or 0 for each in made if each)
+            assert accepted > 1000, "hardly a draft was accepted: equality would show little"
+
+
+# The verify kernel with one comparison wrong: a node's first child is accepted whatever it carries.
+GOOD = "while node != NO_NODE and tokens[node] != token:"
+BAD = "while False:"
+
+
+def test_a_fault_in_the_verify_kernel_is_seen(tmp_path, prompts, reference) -> None:
+    broken = tmp_path / "rehearsal"
+    shutil.copytree(rehearsal(), broken, ignore=shutil.ignore_patterns("models", "training", "install", "__pycache__"))
+    kernel = broken / "path" / "sgl_kernel" / "tree.py"
+    source = kernel.read_text()
+    assert source.count(GOOD) == 1
+    kernel.write_text(source.replace(GOOD, BAD))
+    some = prompts[::10]
+    with Nursery.start(script=broken / "nursery.py") as nursery, serving(nursery, tmp_path, speculate=True) as engine:
+        report = compare_all(reference[::10], answers(engine.address, some, concurrency=4), tolerance_nats=TOLERANCE)
+    show("planted fault", report)
+    assert report.count(Kind.DIFFERENT) == len(some)
+    assert "This is not rounding" in report.sentence()
+
+
+def test_two_autoregressive_runs_agree(nursery, tmp_path, prompts, reference) -> None:
+    """The comparison's own noise floor: batching alone."""
+    with serving(nursery, tmp_path, speculate=False) as engine:
+        report = compare_all(reference, answers(engine.address, prompts, concurrency=8), tolerance_nats=TOLERANCE)
+    show("autoregressive, 8 at a time", report)
+    assert report.is_lossless, report.sentence()
