@@ -15,7 +15,18 @@ from spec_toolkit.shipped import rehearsal
 _REHEARSAL = "rehearsal:"
 _LARGEST_HEADER = 100_000_000  # bytes; the safetensors format's own bound
 # What the engine reads of a folder. A model card or a licence may change without changing an answer.
-_DECIDING = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.py", "merges.txt", "vocab.txt")
+_DECIDING = (
+    *("*config.json", "*.safetensors", "*.safetensors.index.json", "*.py"),
+    *(
+        "tokenizer.json",
+        "*.model",
+        "vocab.*",
+        "merges.txt",
+        "added_tokens.json",
+        "special_tokens_map.json",
+        "chat_template.*",
+    ),
+)
 
 
 def is_folder(model: str) -> bool:

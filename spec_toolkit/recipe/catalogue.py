@@ -49,6 +49,6 @@ def _looks_like_a_path(text: str) -> bool:
     if text.endswith((".yaml", ".yml")) or text.startswith(("/", "./", "../", "~")):
         return True
     try:
-        return Path(text).exists()
+        return bool(text) and Path(text).exists()
     except (OSError, ValueError):  # too long a name, a NUL byte
         return False

@@ -235,7 +235,7 @@ def _other_writing(node: Node, options: list[tuple[inspect.Type, str]]) -> str:
 
 
 def _nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
-    close = get_close_matches(word[:_LONGEST_KEY], list(known), n=1)
+    close = get_close_matches(word[:_LONGEST_KEY].lower(), list(known), n=1)
     return f"Did you mean '{close[0]}'?" if close else ""
 
 

@@ -1,0 +1,104 @@
+"""What the tables say of the pinned engine, against its source; the engine is read, not imported."""
+
+import ast
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.planning.rules.graphs import climb
+
+FOUND = importlib.util.find_spec("sglang")
+if FOUND is None or FOUND.origin is None:
+    pytest.skip("the engine is not installed", allow_module_level=True)
+ENGINE = Path(FOUND.origin).parent / "srt"
+FACTS = load_tables().engine
+
+
+def graph_list_of_the_engine(algorithm: str | None, cap: int) -> list[int]:
+    source = ENGINE / "arg_groups/cuda_graph_hook.py"
+    wanted = "generate_decode_cuda_graph_batch_sizes"
+    (function,) = (
+        n for n in ast.parse(source.read_text("utf-8")).body if isinstance(n, ast.FunctionDef) and n.name == wanted
+    )
+    settings = SimpleNamespace(disable_cuda_graph_padding=False, speculative_algorithm=algorithm)
+    names: dict[str, Any] = {"Any": Any, "resolving_view": lambda _: settings}
+    exec(compile(ast.Module([function], []), str(source), "exec"), names)  # noqa: S102 - one function of the engine
+    return list(names[wanted](None, cap))
+
+
+@pytest.mark.parametrize(
+    "cap",
+    [
+        1,
+        2,
+        7,
+        8,
+        9,
+        10,
+        16,
+        32,
+        33,
+        39,
+        40,
+        48,
+        50,
+        64,
+        65,
+        72,
+        96,
+        128,
+        255,
+        256,
+        257,
+        271,
+        272,
+        300,
+        511,
+        512,
+        600,
+        4096,
+    ],
+)
+def test_the_ladders_are_the_engines_own(cap: int) -> None:
+    assert list(climb(FACTS.decode_graphs_speculating.v, cap)) == graph_list_of_the_engine("EAGLE", cap)
+    assert list(climb(FACTS.decode_graphs_autoregressive.v, cap)) == graph_list_of_the_engine(None, cap)
+
+
+def test_the_engine_admits_that_many_requests_by_itself() -> None:
+    tree = ast.parse((ENGINE / "arg_groups/speculative_hook.py").read_text("utf-8"))
+    values = [
+        k.value.value
+        for k in ast.walk(tree)
+        if isinstance(k, ast.keyword) and k.arg == "max_running_requests" and isinstance(k.value, ast.Constant)
+    ]
+    assert values
+    assert set(values) == {FACTS.default_max_running_requests.v}
+
+
+def flags_of_the_engine() -> dict[str, list[str]]:
+    """Aliases by flag; the engine makes one flag of each annotated field."""
+    flags: dict[str, list[str]] = {}
+    for path in (ENGINE / "arg_groups/fields").glob("*.py"):
+        for field in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+                continue
+            keywords = [k for k in ast.walk(field.annotation) if isinstance(k, ast.keyword) and k.arg == "aliases"]
+            aliases = [alias for k in keywords for alias in ast.literal_eval(k.value)]
+            flags["--" + field.target.id.replace("_", "-")] = aliases
+    return flags
+
+
+def test_every_refused_flag_is_one_of_the_engines_and_refused_by_each_of_its_names() -> None:
+    flags = flags_of_the_engine()
+    refused = [known.flag for known in FACTS.refused_flags]
+    in_parser_only = {"--config"}
+    aliases = {alias for names in flags.values() for alias in names}
+    assert {flag for flag in refused if not flag.endswith("*")} - in_parser_only <= flags.keys() | aliases
+    assert any(flag.startswith("--speculative-") for flag in flags)
+    for flag in refused:
+        for alias in flags.get(flag, []):
+            assert any(known.startswith(alias) for known in refused), f"{alias} is another name of {flag}"

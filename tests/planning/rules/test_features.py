@@ -1,0 +1,174 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spec_toolkit.errors import Verdict
+from spec_toolkit.facts.records import Checkpoint, Tables
+from spec_toolkit.planning.rules import features
+from spec_toolkit.recipe.schema import Draft, Policy
+from spec_toolkit.terms import Acceptance, Method, Mode
+
+
+def rules(findings: Any) -> list[str]:
+    return [finding.rule for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("method", "found"),
+    [
+        ("mtp", 0),
+        ("eagle3", 0),
+        ("frozen_kv_mtp", 0),
+        ("standalone", 0),
+        ("none", 0),
+        ("ngram", 1),
+        ("dflash", 1),
+        ("dspark", 1),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(method: str, found: int) -> None:
+    assert rules(features.method_planned(Draft(method=Method(method)))) == ["features.method-unplanned"] * found
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "found"),
+    [
+        ("eagle3", "same", 1),
+        ("eagle3", "org/draft", 0),
+        ("frozen_kv_mtp", "same", 1),
+        ("mtp", "same", 0),
+        ("none", "same", 0),
+    ],
+)
+def test_a_draft_that_is_a_model_of_its_own_is_named(method: str, model: str, found: int) -> None:
+    assert rules(features.draft_model(Draft(method=Method(method), model=model))) == ["features.draft-model"] * found
+
+
+@pytest.mark.parametrize(
+    ("method", "topk", "expected"),
+    [
+        pytest.param("mtp", 1, [], id="a-chain"),
+        pytest.param("mtp", 4, ["features.rejection-needs-chain"], id="a-tree"),
+        pytest.param("frozen_kv_mtp", 1, ["features.rejection-method"], id="gemma"),
+        pytest.param("standalone", 2, ["features.rejection-needs-chain", "features.rejection-method"], id="both"),
+    ],
+)
+def test_rejection_is_for_chains_of_mtp_and_eagle3(method: str, topk: int, expected: list[str]) -> None:
+    draft = Draft(method=Method(method), topk=topk, acceptance=Acceptance.REJECTION)
+    assert rules(features.rejection_needs_chain(draft)) == expected
+    assert not rules(features.rejection_needs_chain(Draft(method=Method(method), topk=topk)))
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "single", "accumulated", "expected"),
+    [
+        pytest.param("target_only", None, None, [], id="none-written"),
+        pytest.param("target_only", 0.9, None, ["features.thresholds-need-relaxed"], id="loosens-target-only"),
+        pytest.param("target_only", 1.0, None, ["features.thresholds-need-relaxed"], id="even-at-one"),
+        pytest.param("rejection", 0.9, 0.9, ["features.thresholds-need-relaxed"] * 2, id="both-under-rejection"),
+        pytest.param("relaxed", 0.9, None, [], id="relaxed"),
+        pytest.param("relaxed", None, None, ["features.relaxed-without-threshold"], id="relaxed-without"),
+        pytest.param("relaxed", 1.0, 1.0, ["features.relaxed-without-threshold"], id="relaxed-at-one"),
+    ],
+)
+def test_thresholds_go_with_relaxed_alone(
+    acceptance: str, single: float | None, accumulated: float | None, expected: list[str]
+) -> None:
+    draft = Draft(
+        method=Method.MTP,
+        acceptance=Acceptance(acceptance),
+        accept_threshold_single=single,
+        accept_threshold_accumulated=accumulated,
+    )
+    assert rules(features.thresholds(draft)) == expected
+
+
+@pytest.mark.parametrize(("acceptance", "found"), [("relaxed", 1), ("rejection", 0), ("target_only", 0)])
+def test_relaxed_is_called_lossy(acceptance: str, found: int) -> None:
+    findings = list(features.relaxed_is_lossy(Draft(method=Method.MTP, acceptance=Acceptance(acceptance))))
+    assert [(f.rule, f.verdict) for f in findings] == [("features.relaxed-is-lossy", Verdict.WARN)] * found
+
+
+def checkpoint(tensor: str, promised: int | None) -> Checkpoint:
+    return Checkpoint(
+        folder=Path("x"),
+        architecture="X",
+        num_hidden_layers=4,
+        num_nextn_predict_layers=promised,
+        max_position_embeddings=None,
+        tensors={tensor: 1},
+        tokenizer="sha256:0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param(checkpoint("model.layers.4.eh_proj.weight", 1), 0, id="has-it"),
+        pytest.param(checkpoint("model.layers.3.x", 1), 1, id="promises-and-has-not"),
+        pytest.param(checkpoint("model.layers.40.x", 1), 1, id="near-miss-layer-40"),
+        pytest.param(checkpoint("model.layers.4.x", 0), 1, id="says-none"),
+        pytest.param(checkpoint("model.layers.4.x", None), 1, id="says-nothing"),
+        pytest.param(None, 0, id="not-here"),
+    ],
+)
+def test_mtp_needs_the_layer_in_the_weight_files(
+    change: Any, tables: Tables, given: Checkpoint | None, found: int
+) -> None:
+    recipe = change()
+    assert rules(features.mtp_layer(recipe, tables.model(recipe.target.model), given)) == ["features.mtp-layer"] * found
+
+
+def test_a_draft_of_its_own_needs_no_mtp_layer(change: Any) -> None:
+    assert not rules(features.mtp_layer(change(draft__model="org/draft"), None, checkpoint("x", 0)))
+
+
+@pytest.mark.parametrize(
+    ("flag", "rule"),
+    [
+        pytest.param("--watchdog-timeout", "features.extra-arg", id="one-of-the-engines"),
+        pytest.param("--speculative-num-steps", "features.extra-arg-refused", id="the-plans-own"),
+        pytest.param("--spec", "features.extra-arg-refused", id="its-beginning"),
+        pytest.param("--tp-size", "features.extra-arg-refused", id="layout"),
+        pytest.param("--tp", "features.extra-arg-refused", id="layout-short"),
+        pytest.param("--tensor-parallel-size", "features.extra-arg-refused", id="layout-by-another-name"),
+        pytest.param("--admin-api-key", "features.extra-arg-refused", id="a-secret"),
+        pytest.param("--api-key", "features.extra-arg-refused", id="another-secret"),
+        pytest.param("--host", "features.extra-arg-refused", id="address"),
+        pytest.param("--port-is-something-else", "features.extra-arg", id="near-miss-a-longer-name"),
+    ],
+)
+def test_an_extra_flag_is_warned_of_or_refused(change: Any, tables: Tables, flag: str, rule: str) -> None:
+    recipe = change(engine__extra_args=[{"flag": flag, "value": 3, "why": "a try"}])
+    assert rules(features.extra_args(recipe, tables.engine)) == [rule]
+
+
+@pytest.mark.parametrize(
+    ("allow", "method", "expected"),
+    [
+        pytest.param(["full", "reduced", "autoregressive"], "mtp", [], id="usual"),
+        pytest.param(["full"], "mtp", ["policy.no-way-back"], id="only-full"),
+        pytest.param([], "mtp", ["policy.no-start"], id="nothing"),
+        pytest.param(["reduced", "zero_draft"], "mtp", ["policy.no-start"], id="only-between"),
+        pytest.param(["autoregressive"], "mtp", ["policy.never-full"], id="never-full"),
+        pytest.param(["autoregressive"], "none", [], id="no-draft"),
+        pytest.param(["full", "autoregressive"], "none", ["policy.nothing-to-draft"], id="no-draft-and-full"),
+    ],
+)
+def test_the_policy_allows_something_to_start_in_and_fall_back_to(
+    allow: list[str], method: str, expected: list[str]
+) -> None:
+    policy = Policy(allow=tuple(Mode(mode) for mode in allow))
+    assert rules(features.allowed_modes(policy, Draft(method=Method(method), num_steps=3))) == expected
+
+
+def test_with_one_step_reduced_is_nothing_new() -> None:
+    policy = Policy(allow=(Mode.FULL, Mode.REDUCED, Mode.AUTOREGRESSIVE))
+    assert rules(features.allowed_modes(policy, Draft(method=Method.MTP, num_steps=1))) == ["policy.nothing-between"]
+
+
+def test_simulated_acceptance_and_a_schedule_without_overlap_are_said(change: Any) -> None:
+    assert rules(features.simulated(change(simulated=True))) == ["features.simulated"]
+    assert rules(features.overlap(change(engine__overlap=False))) == ["features.overlap-off"]
+    assert not [*features.simulated(change()), *features.overlap(change())]

@@ -1,0 +1,107 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_toolkit.errors import Verdict
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.facts.records import Tables
+from spec_toolkit.planning.rules import graphs
+
+LADDER = load_tables().engine.decode_graphs_speculating.v
+
+
+@given(st.integers(1, 65_536))
+def test_a_derived_list_climbs_to_the_cap_and_ends_there(cap: int) -> None:
+    sizes = graphs.climb(LADDER, cap)
+    assert sizes[-1] == cap
+    assert list(sizes) == sorted(set(sizes))
+    assert sizes[0] == 1
+    assert max((later - size for size, later in zip(sizes, sizes[1:], strict=False)), default=0) <= 16
+
+
+@pytest.mark.parametrize(
+    ("keys", "cap"),
+    [
+        pytest.param({}, 64, id="one-rank-group"),
+        pytest.param(
+            {"hardware__layout__dp": 8, "hardware__layout__dp_attention": True}, 8, id="attention-ranks-share"
+        ),
+        pytest.param({"hardware__layout__dp": 8}, 64, id="near-miss-copies-do-not-share-a-batch"),
+        pytest.param({"hardware__layout__dp": 100, "hardware__layout__dp_attention": True}, 1, id="at-least-one"),
+    ],
+)
+def test_the_cap_is_of_one_ranks_batch(change: Any, keys: dict[str, Any], cap: int) -> None:
+    assert graphs.batch_cap(change(**keys)) == cap
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cap", "rules"),
+    [
+        pytest.param([1, 64], 64, [], id="ends-at-the-cap"),
+        pytest.param([1, 48], 64, ["graphs.cover"], id="ends-below"),
+        pytest.param([1, 63], 64, ["graphs.cover"], id="ends-one-below"),
+        pytest.param([1, 64, 65], 64, ["graphs.beyond-cap"], id="goes-one-above"),
+        pytest.param(None, 64, [], id="left-open"),
+    ],
+)
+def test_a_written_list_covers_the_cap(change: Any, sizes: list[int] | None, cap: int, rules: list[str]) -> None:
+    recipe = change(graphs__decode_batch_sizes=sizes, limits__max_running_requests=cap)
+    assert [finding.rule for finding in graphs.cover(recipe)] == rules
+
+
+def test_a_list_out_of_order_is_planned_in_order(change: Any, tables: Tables) -> None:
+    recipe = change(graphs__decode_batch_sizes=[8, 1, 8, 64])
+    (finding,) = graphs.order(recipe)
+    assert (finding.rule, finding.verdict) == ("graphs.order", Verdict.CORRECT)
+    assert graphs.derive_graph_list(recipe, tables.engine) == (1, 8, 64)
+
+
+def test_an_empty_list_is_refused(change: Any) -> None:
+    (finding,) = graphs.order(change(graphs__decode_batch_sizes=[]))
+    assert (finding.rule, finding.verdict) == ("graphs.empty", Verdict.REFUSE)
+
+
+def test_a_list_left_open_is_the_engines_ladder_for_the_method(change: Any, tables: Tables) -> None:
+    open_ = change(graphs__decode_batch_sizes=None)
+    assert graphs.derive_graph_list(open_, tables.engine)[:4] == (1, 2, 3, 4)
+    autoregressive = change(graphs__decode_batch_sizes=None, draft__method="none")
+    assert graphs.derive_graph_list(autoregressive, tables.engine)[:4] == (1, 2, 4, 8)
+
+
+def test_a_cpu_has_no_graphs(change: Any, tables: Tables) -> None:
+    recipe = change(hardware__gpu="cpu")
+    assert graphs.derive_graph_list(recipe, tables.engine) == ()
+    assert [finding.rule for finding in graphs.graphs_on_cpu(recipe)] == ["graphs.cpu"]
+    assert not list(graphs.graphs_on_cpu(change()))
+
+
+@pytest.mark.parametrize(("cap", "method", "found"), [(48, "mtp", 0), (49, "mtp", 1), (64, "none", 0)], ids=str)
+def test_above_48_requests_the_engine_would_not_admit_by_itself(
+    change: Any, tables: Tables, cap: int, method: str, found: int
+) -> None:
+    recipe = change(limits__max_running_requests=cap, draft__method=method)
+    assert [f.rule for f in graphs.request_cap(recipe, tables.engine)] == ["capacity.request-cap"] * found
+
+
+@pytest.mark.parametrize(
+    ("tokens", "checkpoint", "found"),
+    [
+        pytest.param(163_840, None, 0, id="all-positions"),
+        pytest.param(163_841, None, 1, id="one-more"),
+        pytest.param(4_097, 4_096, 1, id="the-folder-is-believed-first"),
+        pytest.param(200_000, 300_000, 0, id="near-miss-the-folder-has-more"),
+    ],
+)
+def test_the_context_is_within_the_models_positions(
+    change: Any, tables: Tables, tokens: int, checkpoint: int | None, found: int
+) -> None:
+    recipe = change(limits__context_tokens=tokens)
+    findings = list(graphs.context(recipe, tables.model(recipe.target.model), checkpoint))
+    assert [finding.rule for finding in findings] == ["capacity.context"] * found
+
+
+@pytest.mark.parametrize(("pool", "found"), [(32_768, 0), (32_767, 1), (None, 0)], ids=str)
+def test_the_pool_holds_at_least_one_request(change: Any, pool: int | None, found: int) -> None:
+    assert len(list(graphs.context(change(limits__kv_pool_tokens=pool), None, None))) == found
