@@ -1,14 +1,7 @@
-"""Shared fixtures: one import-once parent for every test that needs the real engine."""
+"""How property tests run everywhere: without deadlines, since a busy machine's seconds say nothing about the code."""
 
-from collections.abc import Iterator
+from hypothesis import settings
 
-import pytest
-
-from tests.rehearsal.nursery_client import Nursery
-
-
-@pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    """SGLang imported once; engines are forked from it. See tests/engine/serving.py for starting one."""
-    with Nursery.start(most=2) as started:
-        yield started
+settings.register_profile("house", deadline=None)
+settings.register_profile("full", parent=settings.get_profile("house"), max_examples=1000)
+settings.load_profile("house")

@@ -56,10 +56,8 @@ def fetch_page(url: str) -> str | OSError:
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/torch/", timeout=INDEX_DEADLINE_S) as answer:  # noqa: S310 - the index is named by the person who runs this
             return str(answer.read().decode(errors="replace"))
-    except OSError as error:
-        return error
-    except ValueError as error:  # it is no URL
-        return OSError(str(error))
+    except (OSError, ValueError) as error:  # ValueError: it is no URL
+        return OSError(str(getattr(error, "reason", error)))
 
 
 class Environment:
@@ -195,7 +193,7 @@ class Environment:
             except subprocess.TimeoutExpired:
                 megabytes = downloaded_mb(self.log.read_bytes()[log_start:].decode(errors="replace"))
                 installed = len(in_place(self.site)) - before
-                line = f"setup: {time.monotonic() - started:6.0f} s, {megabytes:.0f} MB, {installed} packages in place"
+                line = f"setup: {time.monotonic() - started:6.0f} s, {megabytes:.0f} MB asked for, {installed} packages in place"
                 print(line, end="\r" if terminal else "\n", flush=True)
             else:
                 if terminal:
