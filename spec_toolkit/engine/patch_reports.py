@@ -134,7 +134,7 @@ def _silent(name: str, reports: Sequence[Report], live: frozenset[int], sha256: 
     elif same:
         found, remedy = f"reported and is gone (pid {same[-1].pid})", "The engine's log says why it ended."
     else:
-        found = f"has not reported its patches; it got no {LIST_VARIABLE}, or could not load plugin '{PLUGIN_NAME}'"
+        found = f"has not reported its patches (it got no {LIST_VARIABLE}, or could not load plugin '{PLUGIN_NAME}')"
         remedy = f"Look for 'Failed to load plugin {PLUGIN_NAME}' in the engine's log."
     return _refused("patches.not-reported", name, found, why="the engine would serve without them", remedy=remedy)
 

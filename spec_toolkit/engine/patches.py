@@ -4,6 +4,7 @@ Touches the disk where a name says read, verify or hand over; the rest is pure. 
 list inside the engine's processes is `spec_toolkit.plugin`; whether they all said so is `engine.patch_reports`.
 """
 
+import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -169,8 +170,10 @@ def _inconsistencies(patch: Patch) -> Iterator[Finding]:
     file, where = patch.file, str(patch.folder / "patch.yaml")
     if file.id.replace("-", "_") != patch.folder.name:
         yield _refused("patches.identity", where, f"id '{file.id}' is not that of folder '{patch.folder.name}'")
-    if not patch.hooks_file.is_file():
-        yield _refused("patches.hooks", where, "no hooks.py beside it")
+    defined = _functions_in(patch.hooks_file)
+    for target in file.targets:
+        if target.hook not in defined:
+            yield _refused("patches.hooks", where, f"hook '{target.hook}' is not a function of the hooks.py beside it")
     for name, value in (("targets", file.targets), ("families", file.families)):
         if not value:
             yield _refused("patches.file", where, f"'{name}' is empty; nothing would be applied")
@@ -180,6 +183,15 @@ def _inconsistencies(patch: Patch) -> Iterator[Finding]:
     targets = [target.target for target in file.targets]
     for repeated in sorted({target for target in targets if targets.count(target) > 1}):
         yield _refused("patches.file", where, f"{repeated} is named twice; hook it once and call both from there")
+
+
+def _functions_in(hooks_file: Path) -> frozenset[str]:
+    """By parsing: hooks import the engine. A file that is not there or not Python defines none."""
+    try:
+        tree = ast.parse(hooks_file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
 def _clashes(hooks: Sequence[HandedHook]) -> Iterator[Finding]:

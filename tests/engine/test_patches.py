@@ -108,9 +108,17 @@ def test_everything_wrong_is_said_at_once(add, patches):
     assert said == [
         "id 'other-name' is not that of folder 'first_one'",
         "'families' is empty; nothing would be applied",
-        "no hooks.py beside it",
+        "hook 'double' is not a function of the hooks.py beside it",
         "fakeengine.work.step has no role; no process would run its hook",
     ]
+
+
+@pytest.mark.parametrize(
+    "hooks", ["double = 3\n", "def double(:\n", "class double:\n    pass\n", "def doubled():\n    pass\n"]
+)
+def test_a_hook_that_hooks_py_does_not_define_is_refused(add, patches, hooks):
+    (add() / "hooks.py").write_text(hooks)
+    assert "hook 'double' is not a function of the hooks.py beside it" in refusal(read_patches, patches)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +130,7 @@ def test_everything_wrong_is_said_at_once(add, patches):
         pytest.param(True, (), Family.GLM5, ["always"], id="another-family"),
     ],
 )
-def test_a_launch_gets_the_patches_it_needs(add, patches, rehearsal, requested, family, chosen):
+def test_a_launch_gets_the_patches_it_needs(add, patches, rehearsal, requested, family, chosen):  # noqa: PLR0913, PLR0917 - a table
     add("always", applies_to="every deployment", families="deepseek, glm5, gemma4")
     add("on-cpu", applies_to="rehearsal")
     add("asked-for")

@@ -1,6 +1,5 @@
 """The plugin inside processes of a small engine: what it applies, and the message of each way it refuses."""
 
-import os
 import stat
 from dataclasses import replace
 
@@ -53,7 +52,7 @@ def test_with_a_list_nothing_heavy_is_imported_either(engine):
 def test_the_report_is_for_this_user_only(engine):
     patch_list = engine.list_of(engine.hook())
     engine.run(USE, patch_list)
-    assert stat.S_IMODE(os.stat(report_folder(patch_list)).st_mode) == 0o700
+    assert stat.S_IMODE(report_folder(patch_list).stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("target", ["Worker.run", "Worker.plain", "Worker.of"])

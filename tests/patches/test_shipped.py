@@ -1,0 +1,52 @@
+"""The patches of this repository against the engine that is installed, by their sources alone."""
+
+import ast
+
+import pytest
+
+from spec_toolkit.engine.patch_file import AppliesTo, Family
+from spec_toolkit.engine.patches import choose_patches, installed_engine, patches_folder, read_patches, resolve, verify
+from spec_toolkit.shipped import shipped
+
+pytestmark = pytest.mark.skipif(installed_engine() is None, reason="the engine is not installed")
+
+FOLDER = patches_folder(shipped("patches"), installed_engine() or "")
+PATCHES = read_patches(FOLDER)
+
+
+def test_the_installed_engine_has_patches():
+    assert [patch.id for patch in PATCHES] == [
+        "cpu-attention-backend",
+        "cpu-draft-head",
+        "cpu-overlap-schedule",
+        "redact-keys",
+    ]
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.id)
+def test_every_target_reads_as_it_was_written_against(patch):
+    assert [check.problem or check.target for check in verify(patch) if not check.matches] == []
+
+
+@pytest.mark.parametrize("family", Family)
+def test_every_deployment_redacts_its_keys(family):
+    chosen = choose_patches(PATCHES, family=family, rehearsal=False)
+    assert [patch.id for patch in chosen] == ["redact-keys"]
+
+
+@pytest.mark.parametrize("family", Family)
+def test_what_a_rehearsal_needs_fits_together(family):
+    assert resolve(choose_patches(PATCHES, family=family, rehearsal=True))
+
+
+def test_no_deployment_gets_a_patch_for_the_cpu():
+    for patch in PATCHES:
+        assert (patch.file.applies_to is AppliesTo.REHEARSAL) == patch.id.startswith("cpu-")
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.id)
+def test_hooks_carry_nothing_of_ours_but_the_plugin(patch):
+    tree = ast.parse(patch.hooks_file.read_text(encoding="utf-8"))
+    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = [name for name in modules if name.startswith("spec_toolkit")]
+    assert all(name.startswith(("spec_toolkit.plugin", "spec_toolkit.terms")) for name in ours)
