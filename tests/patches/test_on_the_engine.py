@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,8 @@ from spec_toolkit.shipped import rehearsal
 
 pytestmark = pytest.mark.engine
 
-PROMPTS = [f"Tell me about the {word} window." for word in ("green", "warm", "quiet", "late", "tall", "old")]
+MODEL = rehearsal() / "models" / "deepseek_v3_tiny"
+EVERY_15TH = slice(0, None, 15)  # of the held-out prompts: some of each bucket
 
 
 def changed(hooks, name, **changes):
@@ -39,10 +40,23 @@ def missing(engine, hooks):
     )
 
 
-def tokens(engine) -> list[list[int]]:
+@dataclass(frozen=True)
+class Said:
+    tokens: list[int]
+    rounds: int
+
+
+def answers(engine, *, together: bool) -> list[Said]:
+    """What the engine says to held-out prompts, one at a time or in one batch."""
+    lines = (MODEL / "held_out.jsonl").read_text(encoding="utf-8").splitlines()
+    prompts = [json.loads(line)["prompt"] for line in lines[EVERY_15TH]]
     asked = {"temperature": 0, "max_new_tokens": 24, "ignore_eos": True}
-    answers = [engine.post("/generate", {"text": prompt, "sampling_params": asked}) for prompt in PROMPTS]
-    return [json.loads(body)["output_ids"] for _, body in answers]
+    batches = [prompts] if together else [[prompt] for prompt in prompts]
+    return [
+        Said(answer["output_ids"], answer["meta_info"]["spec_verify_ct"])
+        for batch in batches
+        for answer in json.loads(engine.post("/generate", {"text": batch, "sampling_params": asked})[1])
+    ]
 
 
 def test_a_renamed_target_stops_the_launch(start, hooks):
@@ -157,18 +171,22 @@ def test_a_rank_without_its_list_is_noticed_though_it_serves(start, hooks, tmp_p
     )
 
 
-def test_every_process_reports_and_overlap_changes_no_token(start, hooks):
+def test_every_process_reports_and_overlap_changes_no_token_and_no_round(start, hooks):
     on = start(hooks)
     on.wait_ready()
     assert missing(on, hooks) == ()
     said = json.loads(on.get("/server_info")[1])
     assert (said["disable_overlap_schedule"], said["attention_backend"]) == (False, "intel_amx")
-    with_overlap = tokens(on)
+    with_overlap = [answers(on, together=together) for together in (False, True)]
     on.stop()
     off = start(hooks, "--disable-overlap-schedule")
     off.wait_ready()
     assert json.loads(off.get("/server_info")[1])["disable_overlap_schedule"] is True
-    assert tokens(off) == with_overlap
+    without = [answers(off, together=together) for together in (False, True)]
+    assert (
+        with_overlap == without
+    )  # tokens, and rounds: a draft fed from another request's row costs rounds, not tokens
+    assert all(sum(len(said.tokens) / said.rounds for said in run) / len(run) > 1.5 for run in without)
 
 
 # Left out: what ends or stops the engine, or loads something.
@@ -179,7 +197,7 @@ def test_the_admin_key_is_in_nothing_the_engine_says(start, hooks, tmp_path):
     dumps = tmp_path / "dumps"
     engine = start(hooks, "--crash-dump-folder", str(dumps))
     engine.wait_ready()
-    tokens(engine)
+    answers(engine, together=True)
     paths = json.loads(engine.get("/openapi.json")[1])["paths"]
     asked = [path for path in paths if not any(word in path for word in UNASKED)]
     assert {"/server_info", "/get_server_info", "/get_model_info"} <= set(asked)
