@@ -57,6 +57,17 @@ def test_a_wrong_kind_is_named_with_the_kind_that_is_needed(value: str, kind: st
     assert sentence.endswith("[recipe.kind]")
 
 
+@pytest.mark.parametrize("value", ["no", "2024-01-01", "1:30", "017", ".inf"])
+def test_a_text_that_yaml_reads_as_something_else_is_asked_for_in_quotes(value: str) -> None:
+    (sentence,) = complaints(edited("quantization: fp8", f"quantization: {value}"))
+    assert sentence.endswith("one lower-case word is needed. Put it in quotes. [recipe.kind]")
+    if value[0].isalnum() and ":" not in value:
+        assert (
+            parse_recipe(edited("quantization: fp8", f"quantization: '{value}'"), PATH).recipe.target.quantization
+            == value
+        )
+
+
 @pytest.mark.parametrize("value", ["3", "1", "64", "+3", "~", "", "null"], ids=str)
 def test_near_misses_of_a_wrong_kind_pass(value: str) -> None:
     assert parse_recipe(steps(value), PATH).recipe.draft.num_steps in {1, 3, 64, None}

@@ -33,50 +33,64 @@ A_WORD_FOR_A_NUMBER = (
 A_BRANCH_FOR_A_COMMIT = (
     ("quantization: fp8", "revision: main"),
     [
-        "x.yaml:7: target.revision is the text 'main'; a commit of 40 hexadecimal digits, or 'sha256:' and the 64 of a local folder's content hash is needed."
-        " [recipe.text]",
+        (
+            "x.yaml:7: target.revision is the text 'main'; a commit of 40 hexadecimal digits, or 'sha256:' and the 64 of a local folder's content hash is needed."
+            " [recipe.text]"
+        ),
     ],
 )
 ENGINE_SPELLING = (
     ("method: mtp", "method: EAGLE3"),
     [
-        "x.yaml:10: draft.method is the text 'EAGLE3'; one of mtp, eagle3, frozen_kv_mtp, standalone, ngram, dflash, dspark, none is needed."
-        " Did you mean 'eagle3'? [recipe.choice]",
+        (
+            "x.yaml:10: draft.method is the text 'EAGLE3'; one of mtp, eagle3, frozen_kv_mtp, standalone, ngram, dflash, dspark, none is needed."
+            " Did you mean 'eagle3'? [recipe.choice]"
+        ),
     ],
 )
 WIDTH_OF_A_TREE = (
     ("topk: 1", "topk: 1\n  num_draft_tokens: 16"),
     [
-        "draft.num_draft_tokens: is 16; topk 1 with num_steps 3 is a chain 4 wide. Planned with 4; write that, or leave the key out and it is"
-        " derived. [shape.chain-width]",
+        (
+            "draft.num_draft_tokens: is 16; topk 1 with num_steps 3 is a chain 4 wide. Planned with 4; write that, or leave the key out and it is"
+            " derived. [shape.chain-width]"
+        ),
     ],
 )
 TREE_WITH_REJECTION = (
     ("topk: 1\n  acceptance: target_only", "topk: 4\n  num_draft_tokens: 16\n  acceptance: rejection"),
     [
-        "draft.acceptance: is rejection, with topk 4; rejection sampling is for chains (topk 1). Use acceptance target_only: it is lossless too."
-        " [features.rejection-needs-chain]",
+        (
+            "draft.acceptance: is rejection, with topk 4; rejection sampling is for chains (topk 1). Use acceptance target_only: it is lossless too."
+            " [features.rejection-needs-chain]"
+        ),
     ],
 )
 THRESHOLD_WITHOUT_RELAXED = (
     ("topk: 1", "topk: 1\n  accept_threshold_single: 0.9"),
     [
-        "draft.accept_threshold_single: is 0.9; acceptance target_only has no threshold. Leave it out; or say acceptance: relaxed, and everything"
-        " it touches is labelled lossy. [features.thresholds-need-relaxed]",
+        (
+            "draft.accept_threshold_single: is 0.9; acceptance target_only has no threshold. Leave it out; or say acceptance: relaxed, and everything"
+            " it touches is labelled lossy. [features.thresholds-need-relaxed]"
+        ),
     ],
 )
 ANOTHER_ENGINE = (
     ("sglang: 0.5.23", "sglang: 0.5.24"),
     [
-        "engine.sglang: is 0.5.24; patches, flags and tables here are made for 0.5.23. Write 0.5.23, or use the toolkit made for that version."
-        " [pins.engine-version]",
+        (
+            "engine.sglang: is 0.5.24; patches, flags and tables here are made for 0.5.23. Write 0.5.23, or use the toolkit made for that version."
+            " [pins.engine-version]"
+        ),
     ],
 )
 CAP_ABOVE_THE_GRAPHS = (
     ("max_running_requests: 64", "max_running_requests: 96"),
     [
-        "graphs.decode_batch_sizes: ends at 64, and 96 requests may run at once; batches of 65 to 96 run without a graph. Let the list end at 96,"
-        " or leave it out and it is derived. [graphs.cover]",
+        (
+            "graphs.decode_batch_sizes: ends at 64, and 96 requests may run at once; batches of 65 to 96 run without a graph. Let the list end at 96,"
+            " or leave it out and it is derived. [graphs.cover]"
+        ),
     ],
 )
 TEN = {name: case for name, case in globals().items() if name.isupper() and isinstance(case, tuple)}

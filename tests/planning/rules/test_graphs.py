@@ -1,3 +1,4 @@
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ def test_a_derived_list_climbs_to_the_cap_and_ends_there(cap: int) -> None:
     assert sizes[-1] == cap
     assert list(sizes) == sorted(set(sizes))
     assert sizes[0] == 1
-    assert max((later - size for size, later in zip(sizes, sizes[1:], strict=False)), default=0) <= 16
+    assert max((later - size for size, later in pairwise(sizes)), default=0) <= 16
 
 
 @pytest.mark.parametrize(

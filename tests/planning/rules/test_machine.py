@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - in what people read, the sign says "times"
 from typing import Any
 
 import pytest
