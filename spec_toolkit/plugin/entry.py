@@ -8,7 +8,7 @@ Everything else of the plugin is imported inside the `try`, so that a plugin tha
 import os
 import sys
 
-from spec_toolkit.handover import ENDED_BY_PATCHES, LIST_VARIABLE
+from spec_toolkit.handover import ENDED_BY_PATCHES, LIST_VARIABLE, decode_list, list_sha256
 
 
 def register() -> None:
@@ -24,18 +24,22 @@ def register() -> None:
             "this process would run without its patches. Reinstall spec-toolkit for this engine. [plugin.failed]"
         )
     if problem:
+        _end_process(problem)
+
+
+def _end_process(problem: str) -> None:
+    """Not by `sys.exit`, which the engine would catch, and after which a forked child would run its parent's exits."""
+    try:
         sys.stderr.write(f"spec-toolkit: {problem}\n")
         sys.stderr.flush()
-        os._exit(
-            ENDED_BY_PATCHES
-        )  # not sys.exit: the engine catches it, and a forked child must not run its parent's exits
+    finally:
+        os._exit(ENDED_BY_PATCHES)
 
 
 def _apply(path: str) -> str:
     """The sentence to end with; empty if every patch of this process is in place and reported."""
     from pathlib import Path  # noqa: PLC0415 - inside the try, and nothing is imported while inert
 
-    from spec_toolkit.handover import decode_list, list_sha256  # noqa: PLC0415 - as above
     from spec_toolkit.plugin.loader import apply  # noqa: PLC0415 - as above
     from spec_toolkit.plugin.refusal import Refused  # noqa: PLC0415 - as above
     from spec_toolkit.plugin.report import write  # noqa: PLC0415 - as above

@@ -94,9 +94,8 @@ class Secrets:
         elif isinstance(value, list | tuple | set | frozenset) and not _only_numbers(value):
             struck = type(value)(map(self._struck, value))
         elif _is_record(value) and any(getattr(value, name, None) for name in self._names):
-            struck = self.scrub_text(
-                repr(value)
-            )  # a record can be scrubbed only as text; it is not this process' to rebuild
+            # Not rebuilt: a record's constructor may do anything. Its text can be scrubbed.
+            struck = self.scrub_text(repr(value))
         return struck
 
     def _struck_under(self, key: object, item: Any) -> Any:

@@ -183,9 +183,8 @@ def test_every_process_reports_and_overlap_changes_no_token_and_no_round(start, 
     off.wait_ready()
     assert json.loads(off.get("/server_info")[1])["disable_overlap_schedule"] is True
     without = [answers(off, together=together) for together in (False, True)]
-    assert (
-        with_overlap == without
-    )  # tokens, and rounds: a draft fed from another request's row costs rounds, not tokens
+    # Rounds too: a draft fed from another request's row costs rounds, not tokens.
+    assert with_overlap == without
     assert all(sum(len(said.tokens) / said.rounds for said in run) / len(run) > 1.5 for run in without)
 
 
