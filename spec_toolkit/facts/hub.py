@@ -53,6 +53,18 @@ def resolve_revision(repo: str, revision: str | None, *, deadline_seconds: float
     raise FactsError.of("facts.revision", f"{repo}@{wanted}", answer.found, why=why, remedy=answer.remedy)
 
 
+def cached_snapshot(repo: str, commit: str) -> Path | None:
+    """The folder of a commit in the hub's cache on this machine, where an engine that downloaded it left its files."""
+    from huggingface_hub import constants  # noqa: PLC0415 - see `_ask`
+
+    folder = _cache_of(repo, constants.HF_HUB_CACHE) / "snapshots" / commit
+    return folder if folder.is_dir() else None
+
+
+def _cache_of(repo: str, cache: str) -> Path:
+    return Path(cache) / f"models--{repo.replace('/', '--')}"
+
+
 def _ask_hub(repo: str, revision: str, deadline_seconds: float) -> str | _NoAnswer:
     """In a thread of its own: the client's timeout is for each packet, and a hub that trickles would hold us for ever."""
     answers: list[str | _NoAnswer] = []
@@ -96,7 +108,7 @@ def _cached_commit(repo: str, revision: str) -> str | None:
     """The commit that the last download of this branch left in the cache, if its files are still there."""
     from huggingface_hub import constants  # noqa: PLC0415 - see `_ask`
 
-    folder = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
+    folder = _cache_of(repo, constants.HF_HUB_CACHE)
     try:
         commit = (folder / "refs" / revision).read_text("utf-8").strip()
     except (OSError, ValueError):

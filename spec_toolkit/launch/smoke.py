@@ -3,11 +3,15 @@
 Each raises an EngineError that names what was found, or returns what it saw.
 """
 
+from pathlib import Path
+
 from msgspec import Struct
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.names import read_rounds
 from spec_toolkit.errors import EngineError
+from spec_toolkit.facts.hub import cached_snapshot
+from spec_toolkit.facts.tokenizer import tokenizer_hash
 
 MESSAGE = "Tell me about the river."
 TOKENS = 32
@@ -52,6 +56,26 @@ async def answer_once(engine: EngineClient, *, speculates: bool, seconds: float)
         emitted_length=seen.emitted_length,
         seconds=float(answer["meta_info"]["e2e_latency"]),
     )
+
+
+async def check_tokenizer(engine: EngineClient, pinned: str) -> None:
+    """The tokenizer the engine loaded is the one the recipe pins; raises EngineError where it differs or cannot be read."""
+    info = await engine.server_info()
+    path = str(info.get("tokenizer_path"))
+    found = _tokenizer_of(path, str(info.get("revision")))
+    if found != pinned:
+        raise EngineError.of(
+            "smoke.tokenizer",
+            "target.tokenizer",
+            f"the engine serves with {path}, whose tokenizer is {found}; the recipe pins {pinned}",
+            why="with another vocabulary or template the same text is another prompt",
+            remedy="Check target.revision; if the change is wanted, write the new hash into the recipe.",
+        )
+
+
+def _tokenizer_of(path: str, revision: str) -> str:
+    folder = Path(path) if Path(path).is_dir() else cached_snapshot(path, revision)
+    return tokenizer_hash(folder) if folder else "not to be found on this machine"
 
 
 async def find_key(engine: EngineClient, key: str) -> None:

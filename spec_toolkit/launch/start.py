@@ -24,8 +24,8 @@ from spec_toolkit.launch.deployment import Folder, Status, write_json, write_pri
 from spec_toolkit.launch.engine_process import end_session
 from spec_toolkit.launch.events import ENDS, Event, Kind
 from spec_toolkit.launch.prepare import Prepared
+from spec_toolkit.launch.record import Launch
 from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
-from spec_toolkit.launch.supervisor import Launch
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal

@@ -14,11 +14,9 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.log import Phase, last_words
@@ -26,23 +24,14 @@ from spec_toolkit.engine.patch_reports import alive, missing_reports, read_repor
 from spec_toolkit.errors import EngineError, SpecError
 from spec_toolkit.handover import ENDED_BY_PATCHES, decode_list, list_sha256
 from spec_toolkit.launch import control, smoke
-from spec_toolkit.launch.deployment import Folder, Status
+from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.engine_process import EngineProcess, Watch
-from spec_toolkit.launch.events import Event, Kind
+from spec_toolkit.launch.events import Kind
+from spec_toolkit.launch.record import Launch, Record
 from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.terms import Mode
 
 _HEALTH_SECONDS = 60.0  # from the engine's own "ready" to its first health answer
-
-
-class Launch(Struct, frozen=True, kw_only=True):
-    """What a supervisor is told to do; `launch.json`."""
-
-    status: Status  # as it stands before anything was started
-    attempts: tuple[LaunchSpec, ...]
-    tokenizer: str | None  # hash the recipe pins
-    ready_seconds: float
-    drain_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +52,7 @@ class Supervisor:
     def __init__(self, folder: Folder, launch: Launch) -> None:
         self._folder = folder
         self._launch = launch
-        self._status = msgspec.structs.replace(launch.status, supervisor_pid=os.getpid())
-        self._began = time.monotonic()
+        self._record = Record(folder, launch.status)
         self._stop_asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def ask_stop(self, who: str) -> None:
@@ -73,7 +61,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Until the deployment has ended; 0 where somebody asked for that."""
-        self._write()
+        self._record.note(supervisor_pid=os.getpid())
         try:
             failure = await self._try_attempts()
         except Stopped as stopped:
@@ -93,24 +81,26 @@ class Supervisor:
 
     def _announce_next(self, failure: Failure, this: LaunchSpec, following: LaunchSpec) -> None:
         if following.speculates == this.speculates:
-            self._event(Kind.RETRY, f"{failure.text} Trying once more.", exit_code=failure.exit_code)
+            self._record.event(Kind.RETRY, f"{failure.text} Trying once more.", exit_code=failure.exit_code)
         else:
             reason = f"speculation could not start: {failure.text}"
-            self._note(mode=Mode.AUTOREGRESSIVE.value, reason=reason)
-            self._event(Kind.FALLBACK, f"{failure.text} Starting without speculation.", exit_code=failure.exit_code)
+            self._record.note(mode=Mode.AUTOREGRESSIVE.value, reason=reason)
+            self._record.event(
+                Kind.FALLBACK, f"{failure.text} Starting without speculation.", exit_code=failure.exit_code
+            )
 
     async def _attempt(self, number: int, spec: LaunchSpec) -> Failure:
         """Start, check and serve; returns why it ended. Raises Stopped. Leaves no process."""
-        self._note(attempts=number + 1, address="", phase=Phase.STARTING.value)
+        self._record.note(attempts=number + 1, address="", phase=Phase.STARTING.value)
         with_or_without = "with" if spec.speculates else "without"
-        self._event(Kind.ATTEMPT, f"starting the engine {with_or_without} speculation (attempt {number + 1})")
+        self._record.event(Kind.ATTEMPT, f"starting the engine {with_or_without} speculation (attempt {number + 1})")
         engine = await EngineProcess.start(
             spec,
             self._folder.engine_log,
             secret=self._folder.admin_key.read_text().strip(),
             grace_seconds=self._launch.drain_seconds,
         )
-        self._note(keeper_pid=engine.keeper_pid)
+        self._record.note(keeper_pid=engine.keeper_pid)
         began, ready = time.monotonic(), False
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         watch = Watch(lost)
@@ -126,8 +116,10 @@ class Supervisor:
             return self._failure(engine, gone, code, time.monotonic() - began, ready=ready)
         except Stopped:
             if ready:
-                self._note(phase="stopping")
-                self._event(Kind.STOPPING, f"giving the engine {self._launch.drain_seconds:g} s to finish what it runs")
+                self._record.note(phase="stopping")
+                self._record.event(
+                    Kind.STOPPING, f"giving the engine {self._launch.drain_seconds:g} s to finish what it runs"
+                )
                 await engine.stop()
             raise
         finally:
@@ -170,21 +162,24 @@ class Supervisor:
             station = await engine.stations.get()
             if station.phase is Phase.READY:
                 break
-            self._note(phase=station.phase.value)
-            self._event(Kind.PHASE, station.detail, phase=station.phase.value)
+            self._record.note(phase=station.phase.value)
+            self._record.event(Kind.PHASE, station.detail, phase=station.phase.value)
         watch.over(self._check_patches(spec))
         async with EngineClient(spec.address) as client:
             await self._first_health(client)
             await smoke.find_key(client, self._folder.admin_key.read_text().strip())
-            self._event(Kind.CHECKED, "the admin key is in nothing the engine says of itself")
+            self._record.event(Kind.CHECKED, "the admin key is in nothing the engine says of itself")
+            if self._launch.tokenizer:
+                await smoke.check_tokenizer(client, self._launch.tokenizer)
+                self._record.event(Kind.CHECKED, "the tokenizer is the one the recipe pins")
             seen = await smoke.answer_once(client, speculates=spec.speculates, seconds=self._launch.ready_seconds)
         if spec.speculates:
             text = f"speculating: {seen.emitted_tokens} tokens in {seen.rounds} rounds, emitted length {seen.emitted_length:.2f}"
         else:
             text = f"serving without speculation: {seen.emitted_tokens} tokens"
-        self._event(Kind.CHECKED, text)
-        self._note(phase=Phase.READY.value, address=spec.address, emitted_length=seen.emitted_length)
-        self._event(Kind.READY, f"serving at {spec.address}", phase=Phase.READY.value)
+        self._record.event(Kind.CHECKED, text)
+        self._record.note(phase=Phase.READY.value, address=spec.address, emitted_length=seen.emitted_length)
+        self._record.event(Kind.READY, f"serving at {spec.address}", phase=Phase.READY.value)
 
     def _check_patches(self, spec: LaunchSpec) -> dict[int, str]:
         """Lock two: every process of every role has said that it runs patched. Returns process ids by name."""
@@ -196,7 +191,7 @@ class Supervisor:
         if findings := missing_reports(hooks, sha256, reports, expected=expected, live=live):
             raise EngineError(*findings)
         patches = ", ".join(sorted({hook.patch for hook in hooks}))
-        self._event(Kind.CHECKED, f"{len(expected)} engine processes run patched: {patches}")
+        self._record.event(Kind.CHECKED, f"{len(expected)} engine processes run patched: {patches}")
         return {report.pid: report.name() for report in reports if report.pid in live}
 
     async def _first_health(self, client: EngineClient) -> None:
@@ -217,31 +212,9 @@ class Supervisor:
         return Failure(text=text, runbook=page, exit_code=code, final=ready or code == ENDED_BY_PATCHES)
 
     def _end(self, kind: Kind, phase: str, text: str, *, exit_code: int | None = None, runbook: str = "") -> None:
-        reason = text if kind is Kind.FAILED else self._status.reason
-        self._note(phase=phase, address="", keeper_pid=0, reason=reason, exit_code=exit_code)
-        self._event(kind, text, exit_code=exit_code, runbook=runbook)
-
-    def _event(
-        self, kind: Kind, text: str, *, phase: str = "", exit_code: int | None = None, runbook: str = ""
-    ) -> None:
-        self._folder.append_event(
-            Event(
-                at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge: events carry wall-clock time
-                elapsed_seconds=round(time.monotonic() - self._began, 2),
-                kind=kind,
-                text=text,
-                phase=phase,
-                exit_code=exit_code,
-                runbook=runbook,
-            )
-        )
-
-    def _note(self, **changes: object) -> None:
-        self._status = msgspec.structs.replace(self._status, **changes)
-        self._write()
-
-    def _write(self) -> None:
-        self._folder.write_status(self._status)
+        reason = text if kind is Kind.FAILED else self._record.status.reason
+        self._record.note(phase=phase, address="", keeper_pid=0, reason=reason, exit_code=exit_code)
+        self._record.event(kind, text, exit_code=exit_code, runbook=runbook)
 
 
 class EngineGone(Exception):  # noqa: N818 - what happened, turned into a Failure by the attempt
@@ -249,7 +222,9 @@ class EngineGone(Exception):  # noqa: N818 - what happened, turned into a Failur
 
 
 def _is_final(refused: SpecError) -> bool:
-    return any(finding.rule.startswith(("plugin.", "patches.", "smoke.key")) for finding in refused.findings)
+    return any(
+        finding.rule.startswith(("plugin.", "patches.", "smoke.key", "smoke.tokenizer")) for finding in refused.findings
+    )
 
 
 def _signal_name(code: int) -> str:

@@ -1,3 +1,4 @@
+# ruff: noqa: T201 - what an engine prints is what its supervisor reads
 """An engine's outside, for what the real one cannot be made to do: run as a program, told by its arguments how to behave.
 
 It says and answers what SGLang 0.5.23 says and answers; tests/launch/test_real_engine.py holds the real one against the same checks.

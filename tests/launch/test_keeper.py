@@ -28,7 +28,7 @@ elif me == "child":
 (folder / f"{{me}}.new").write_text(str(os.getpid()))
 (folder / f"{{me}}.new").rename(folder / f"{{me}}.pid")
 if me == "child": sys.exit(0)
-if me == "root" and "{ends}": 
+if me == "root" and "{ends}":
     while not (folder / "orphan.pid").exists(): time.sleep(0.01)
     {ends}
 time.sleep(600)

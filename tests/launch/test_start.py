@@ -68,7 +68,9 @@ def test_a_separate_draft_is_located_with_its_own_pin() -> None:
         pytest.param({"draft": "method: none", "allow": "autoregressive"}, [False], id="no-draft"),
     ],
 )
-def test_attempts_are_as_many_as_the_recipe_allows(settings: dict[str, str], speculates: list[bool], tmp_path: Path) -> None:
+def test_attempts_are_as_many_as_the_recipe_allows(
+    settings: dict[str, str], speculates: list[bool], tmp_path: Path
+) -> None:
     specs = attempts(plan(**settings), Models("/m", None), Folder(tmp_path))
     assert [spec.speculates for spec in specs] == speculates
     assert len({spec.address for spec in specs}) == len(specs)

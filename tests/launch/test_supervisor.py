@@ -15,9 +15,9 @@ from spec_toolkit.handover import LIST_VARIABLE, HandedHook, HookType, Role, enc
 from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Status, write_json
 from spec_toolkit.launch.events import ENDS, Event, Kind
+from spec_toolkit.launch.record import Launch
 from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.launch.start import follow, free_ports, look, stop
-from spec_toolkit.launch.supervisor import Launch
 
 KEY = "k3y-that-nobody-may-see"
 DEADLINE_SECONDS = 30.0

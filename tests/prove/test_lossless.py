@@ -34,7 +34,9 @@ def test_the_first_difference_decides(got: Completion, kind: Kind, compared: int
     assert (outcome.kind, outcome.compared_tokens) == (kind, compared)
 
 
-@pytest.mark.parametrize(("gap", "kind"), [(0.0099, Kind.NEAR_TIE), (0.0101, Kind.DIFFERENT)], ids=["inside", "outside"])
+@pytest.mark.parametrize(
+    ("gap", "kind"), [(0.0099, Kind.NEAR_TIE), (0.0101, Kind.DIFFERENT)], ids=["inside", "outside"]
+)
 def test_the_tolerance_is_the_border(gap: float, kind: Kind) -> None:
     assert compare(reference([1], [gap]), answer(2), tolerance_nats=0.01).kind is kind
 

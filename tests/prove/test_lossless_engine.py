@@ -34,7 +34,9 @@ def prompts() -> list[list[int]]:
     return chosen
 
 
-def answers(address: str, prompts: list[list[int]], *, concurrency: int, with_logprobs: bool = False) -> list[Completion]:
+def answers(
+    address: str, prompts: list[list[int]], *, concurrency: int, with_logprobs: bool = False
+) -> list[Completion]:
     async def ask() -> list[Completion]:
         async with EngineClient(address) as engine:
             return await collect(

@@ -1,0 +1,48 @@
+"""What a supervisor is told, and what it writes down: one status file, and one line for each event. Touches the disk."""
+
+import time
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from spec_toolkit.launch.deployment import Folder, Status
+from spec_toolkit.launch.events import Event, Kind
+from spec_toolkit.launch.spec import LaunchSpec
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """What a supervisor is told to do; `launch.json`."""
+
+    status: Status  # as it stands before anything was started
+    attempts: tuple[LaunchSpec, ...]
+    tokenizer: str | None  # hash the recipe pins
+    ready_seconds: float
+    drain_seconds: float
+
+
+class Record:
+    """A deployment's history as its supervisor writes it."""
+
+    def __init__(self, folder: Folder, status: Status) -> None:
+        self._folder = folder
+        self.status = status
+        self._began = time.monotonic()
+
+    def event(self, kind: Kind, text: str, *, phase: str = "", exit_code: int | None = None, runbook: str = "") -> None:
+        self._folder.append_event(
+            Event(
+                at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge: events carry wall-clock time
+                elapsed_seconds=round(time.monotonic() - self._began, 2),
+                kind=kind,
+                text=text,
+                phase=phase,
+                exit_code=exit_code,
+                runbook=runbook,
+            )
+        )
+
+    def note(self, **changes: object) -> None:
+        """Change fields of the status, and write it whole."""
+        self.status = msgspec.structs.replace(self.status, **changes)
+        self._folder.write_status(self.status)
