@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -113,18 +114,32 @@ class Environment:
         if self.python.exists() and self.site.is_dir() and not moved:
             return
         say(f"making .venv with Python {platform.python_version()} ({sys.executable})")
-        if importlib.util.find_spec("ensurepip"):
-            argv = [sys.executable, "-I", "-m", "venv", "--clear", str(self.venv)]
-        elif self.uv:
-            argv = [self.uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(self.venv)]
-        else:
+        argv = [sys.executable, "-I", "-m", "venv", "--clear", str(self.venv)]
+        if importlib.util.find_spec("ensurepip") is None:
+            if self.uv:
+                argv = [self.uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(self.venv)]
+            else:
+                self.add_ensurepip()
+        self.command(argv, "install.venv")
+
+    def add_ensurepip(self) -> None:
+        """Debian and Ubuntu keep the part of Python that makes environments in a package of its own."""
+        package = f"python3.{sys.version_info[1]}-venv"
+        if os.geteuid() or not shutil.which("apt-get", path=self.environ.get("PATH")):
             raise Refused(
                 f"Python: {sys.executable} comes without ensurepip, so it cannot make an environment. "
-                f"On Debian and Ubuntu: apt-get install python3.{sys.version_info[1]}-venv [install.ensurepip]"
+                f"On Debian and Ubuntu: apt-get install {package} [install.ensurepip]"
             )
-        made = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise Refused(f"venv: exit code {made.returncode}. Last words:\n{made.stdout}{made.stderr} [install.venv]")
+        say(f"installing the system package {package}")
+        self.command(["apt-get", "update"], "install.ensurepip")
+        self.command(["apt-get", "install", "--yes", "--no-install-recommends", package], "install.ensurepip")
+
+    def command(self, argv: list[str], rule: str) -> None:
+        """One that ends in seconds."""
+        environ = {**self.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environ)
+        if done.returncode:
+            raise Refused(f"{argv[0]}: exit code {done.returncode}. Last words:\n{done.stdout}{done.stderr} [{rule}]")
 
     def install_torch(self, forced: str) -> str:
         """Returns the name of the source it came from."""
