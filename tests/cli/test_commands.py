@@ -78,7 +78,7 @@ def test_a_machine_without_gpus_is_told_what_it_has_what_is_needed_and_what_woul
     answer = toolkit("deploy", "deepseek_v3_h200")
     assert answer.returncode == 3
     assert "has no NVIDIA GPU" in answer.stderr
-    assert "the recipe needs 8 × H200" in answer.stderr
+    assert "the recipe needs 8 × H200" in answer.stderr  # noqa: RUF001 - it says "times"
     assert "-m sglang.launch_server" in answer.stdout
     assert not (tmp_path / "state").exists()
 

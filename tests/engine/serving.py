@@ -6,17 +6,16 @@ Two seconds or so a start, against twenty for an engine that imports by itself.
 """
 
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import requests
 
-from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.engine.patch_file import Family
+from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.spec import LaunchSpec, Place, to_launch
@@ -101,12 +100,9 @@ def serving(
 def wait_until_ready(nursery: Nursery, pid: int, address: str, log: Path) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while True:
-        try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            pass
+        with suppress(requests.RequestException):
+            if requests.get(f"{address}/health", timeout=5).status_code == 200:
+                return
         code = nursery.exit_code(pid)
         assert code is None, f"the engine ended with {code}:\n{log.read_text()[-3000:]}"
         assert time.monotonic() < deadline, f"the engine was not ready:\n{log.read_text()[-3000:]}"
