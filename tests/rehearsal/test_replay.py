@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 import torch
@@ -104,6 +105,17 @@ def test_an_answer_ends_at_eos_or_at_the_limit(chain: list[int], expected: int) 
 
 def test_without_an_eos_only_the_limit_ends_it() -> None:
     assert output_length([5, 1, 7], 3, None) == 3
+
+
+def test_buckets_are_accepted_as_differently_as_the_model_card_promises(model: Path, network: Network) -> None:
+    tokenizer = read_tokenizer(model)
+    accepted: dict[str, list[int]] = {}
+    for prompt in read_prompts(model, per_bucket=8):
+        told = replay(network, token_ids(tokenizer, prompt), 3, 64, EOS_ID)
+        accepted.setdefault(prompt.bucket, []).extend(told.accepted_drafts)
+    lengths = {bucket: 1 + mean(drafts) for bucket, drafts in accepted.items()}
+    assert max(lengths.values()) >= 3.0, lengths
+    assert max(lengths.values()) - min(lengths.values()) >= 0.8, lengths
 
 
 # What a wrong loader or a wrong call would do to the network, and what of it shows.
