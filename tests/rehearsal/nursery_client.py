@@ -52,7 +52,7 @@ class Nursery:
             yield cls(process, folder)
         finally:
             try:
-                process.communicate(timeout=30)  # closes its standard input, which ends it
+                process.communicate(timeout=90)  # closes its standard input, which ends it
             finally:
                 process.kill()
                 shutil.rmtree(folder)

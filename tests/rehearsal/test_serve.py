@@ -57,7 +57,7 @@ def served(launcher: list[str], folder: Path, *more: str, **environ: str) -> Ite
         family = family or server.tree()
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(90)
         finally:
             for one in psutil.wait_procs(family, timeout=5)[1]:
                 one.kill()
@@ -93,7 +93,7 @@ def test_it_ends_like_the_stock_launcher_and_leaves_no_process(tmp_path):
         greedy(server.port, [5, 6, 7, 8, 9])
         assert b"sglang:spec_accept_length{" in ask(server.port, "GET", "/metrics")[1]
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(30) == 0
+        assert server.process.wait(90) == 0
         assert gone(family, 5) == []
 
 
