@@ -1,6 +1,6 @@
 """The words every room shares. Pure: enums whose values may appear in recipes, logs, metrics and messages."""
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 
 class Mode(Enum):
@@ -10,6 +10,43 @@ class Mode(Enum):
     REDUCED = "reduced"  # fewer steps
     ZERO_DRAFT = "zero_draft"  # the speculative path, nothing drafted
     AUTOREGRESSIVE = "autoregressive"  # an engine without speculation
+
+
+class KnobMode(IntEnum):
+    """A mode as the knob's number, since the engine's control endpoint carries numbers only: `KnobMode[mode.name]`.
+
+    Autoregressive has none: it is another engine, and no command reaches it.
+    """
+
+    FULL = 0
+    REDUCED = 1
+    ZERO_DRAFT = 2
+
+
+class Signal(Enum):
+    """Why the policy moves, or stays: the typed reason of a decision.
+
+    Which of them have moves stands in `policy.modes.NEXT`; the others are named so that whoever reads them first spells them so.
+    """
+
+    IDENTITY_MISMATCH = "identity_mismatch"  # tokenizer, template, revision, weights, engine or patches are others
+    ACCEPTANCE_CHANGED = "acceptance_changed"  # an accept threshold below 1 that the recipe does not call lossy
+    DRAFT_FAULT = "draft_fault"  # an exception or NaN in the draft, agreed by all ranks
+    DRAFT_KV_MISSING = "draft_kv_missing"  # rounds whose prefix has no draft KV
+    DRAFT_OVER_CAP = "draft_over_cap"  # draft weights, draft KV or temporary slots above their caps
+    KV_PRESSURE = "kv_pressure"
+    LOAD_HIGH = "load_high"  # requests queue, and speculation is not known to pay at this batch
+    ACCEPTANCE_LOW = "acceptance_low"  # emitted length below break-even at this batch
+    DRAFT_SLOW = "draft_slow"
+    VERIFY_SLOW = "verify_slow"
+    GRAPH_MISSED = "graph_missed"
+    SHORT_OR_HOT = "short_or_hot"  # of a request, not of the engine
+    ENGINE_UNREACHABLE = "engine_unreachable"
+    ENGINE_LOST = "engine_lost"  # it ended or hung without being asked to
+    TELEMETRY_STALE = "telemetry_stale"
+    PROFIT_POSSIBLE = "profit_possible"  # one rung more pays, or may be tried
+    INJECTED = "injected"  # by chaos
+    HELD = "held"  # a person chose the mode
 
 
 class Method(Enum):
