@@ -67,31 +67,31 @@ def _run(folder: Folder, ready: Prepared, *, detach: bool, as_json: bool) -> int
         if folder.has_owner():
             stop(folder)
         leash = begin(folder, ready, models)
-        with progress(as_json=as_json) as shown:
-            event = show_until(follow(folder), ENDS | {Kind.READY}, shown)
+    try:
+        event = _watch(folder, leash, detach=detach, as_json=as_json)
+    except KeyboardInterrupt:
+        # A second one leaves at once; the leash then closes with this process, and that ends the engine.
+        event = stop(folder)
+        click.echo(text.event_line(event), err=True)
+    if event.kind is Kind.READY:
+        return 0
+    if as_json:
+        click.echo(text.as_json(look(folder)))
+    return 0 if event.kind is Kind.STOPPED else 3
+
+
+def _watch(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> Event:
+    """Show what happens until it serves, say where, and go on until it ends; with `detach`, let go and return `ready`."""
+    events = follow(folder)
+    with progress(as_json=as_json) as shown:
+        event = show_until(events, ENDS | {Kind.READY}, shown)
     if event.kind is not Kind.READY:
-        return _ended(folder, event, as_json=as_json)
+        return event
     status = look(folder)
     click.echo(text.as_json(status) if as_json else text.serving(status))
     sys.stdout.flush()
     if detach:
         release(leash)
-        return 0
-    return _stay(folder, as_json=as_json)
-
-
-def _stay(folder: Folder, *, as_json: bool) -> int:
-    """Until the deployment ends; Ctrl-C ends it, and a second one leaves at once (the closing leash ends it then)."""
+        return event
     with progress(as_json=as_json, spinner=False) as shown:
-        try:
-            event = show_until(follow(folder, skip_to=Kind.READY), ENDS, shown)
-        except KeyboardInterrupt:
-            stop(folder)
-            event = show_until(follow(folder, skip_to=Kind.READY), ENDS, shown)
-    return _ended(folder, event, as_json=as_json)
-
-
-def _ended(folder: Folder, event: Event, *, as_json: bool) -> int:
-    if as_json:
-        click.echo(text.as_json(look(folder)))
-    return 0 if event.kind is Kind.STOPPED else 3
+        return show_until(events, ENDS, shown)

@@ -32,6 +32,7 @@ from spec_toolkit.shipped import rehearsal
 from spec_toolkit.terms import Method, Mode
 
 _FOLLOW_SECONDS = 0.1  # between two looks at the events
+_OWNED_SECONDS = 60.0  # for the supervisor's imports, on a busy machine
 _STOP_MARGIN_SECONDS = 30.0  # beyond the drain time, until a stop counts as not taken
 _OPEN = "<resolved at deploy>"
 
@@ -126,7 +127,7 @@ def begin(folder: Folder, ready: Prepared, models: Models) -> int:
     folder.clear()
     plan = ready.plan
     specs = attempts(plan, models, folder)
-    key = secrets.token_urlsafe(32)
+    key = new_key()
     write_private(folder.admin_key, f"{key}\n".encode())
     write_private(folder.engine_config, f"{ADMIN_KEY}: {key}\n".encode())
     write_private(folder.recipe, ready.loaded.text.encode())
@@ -142,6 +143,11 @@ def begin(folder: Folder, ready: Prepared, models: Models) -> int:
     folder.write_status(launch.status)
     write_json(folder.launch, launch)
     return _spawn(folder)
+
+
+def new_key() -> str:
+    """256 bits; hexadecimal, because the engine parses its config file as arguments and takes a leading '-' for a flag."""
+    return secrets.token_hex(32)
 
 
 def _first_status(folder: Folder, ready: Prepared, models: Models, first: LaunchSpec) -> Status:
@@ -160,11 +166,12 @@ def _first_status(folder: Folder, ready: Prepared, models: Models, first: Launch
 
 
 def _spawn(folder: Folder) -> int:
+    """Returns when the supervisor owns the deployment: from then on others can see that it runs."""
     theirs, ours = os.pipe()
     log = os.open(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     command = (sys.executable, "-P", "-m", "spec_toolkit.launch.supervisor", str(folder.path), str(theirs))
     try:
-        subprocess.Popen(  # noqa: S603 - our own module
+        supervisor = subprocess.Popen(  # noqa: S603 - our own module
             command,
             pass_fds=(theirs,),
             cwd=folder.path,
@@ -176,7 +183,23 @@ def _spawn(folder: Folder) -> int:
     finally:
         os.close(theirs)
         os.close(log)
+    deadline = time.monotonic() + _OWNED_SECONDS
+    while not folder.has_owner() and not folder.events():
+        if supervisor.poll() is not None or time.monotonic() > deadline:
+            os.close(ours)
+            raise EngineError.of(
+                "deploy.no-supervisor",
+                folder.name,
+                f"its supervisor did not come up{_last_line(folder)}",
+                remedy=f"See {folder.supervisor_log}.",
+            )
+        time.sleep(_FOLLOW_SECONDS / 10)
     return ours
+
+
+def _last_line(folder: Folder) -> str:
+    words = folder.supervisor_log.read_text(errors="replace").splitlines() if folder.supervisor_log.exists() else []
+    return f'; its last words: "{words[-1][:200]}"' if words else ""
 
 
 def release(leash: int) -> None:
@@ -185,22 +208,20 @@ def release(leash: int) -> None:
     os.close(leash)
 
 
-def follow(folder: Folder, *, skip_to: Kind | None = None, patience_seconds: float = 10.0) -> Iterator[Event]:
-    """Every event from the first (or after the first of kind `skip_to`), as they come, until the one that ends the deployment.
+def follow(folder: Folder) -> Iterator[Event]:
+    """Every event from the first, as they come, until the one that ends the deployment.
 
     A supervisor that was killed writes no last event: then what its keeper left is swept, and the last event says so.
     """
-    seen, began = 0, time.monotonic()
+    seen = 0
     while True:
         owned = folder.has_owner()  # before reading: what it wrote before it ended is then read
         events = folder.events()
-        if skip_to and seen == 0:
-            seen = next((number for number, event in enumerate(events, 1) if event.kind is skip_to), 0)
         yield from events[seen:]
         seen = len(events)
         if events and events[-1].kind in ENDS:
             return
-        if not owned and (events or time.monotonic() - began > patience_seconds):
+        if not owned:
             yield bury(folder)
             return
         time.sleep(_FOLLOW_SECONDS)
@@ -210,14 +231,12 @@ def bury(folder: Folder) -> Event:
     """Record the end of a deployment whose supervisor is gone, and end what it may have left."""
     status = folder.status()
     left = end_session(status.keeper_pid) if status and status.keeper_pid else []
-    words = folder.supervisor_log.read_text(errors="replace").splitlines() if folder.supervisor_log.exists() else []
     found = f"; {len(left)} engine processes were left and are ended" if left else "; it left no process"
-    said = f' Its last words: "{words[-1][:200]}".' if words else ""
     event = Event(
         at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge: events carry wall-clock time
         elapsed_seconds=0.0,
         kind=Kind.FAILED,
-        text=f"supervisor: ended without a word (killed?){found}.{said} See runbooks/engine-lost.md.",
+        text=f"supervisor: ended without a word (killed?){found}{_last_line(folder)}. See runbooks/engine-lost.md.",
         runbook="runbooks/engine-lost.md",
     )
     folder.append_event(event)

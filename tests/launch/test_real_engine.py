@@ -42,6 +42,8 @@ class Foreground:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # A runner in the background may have inherited "ignore SIGINT", and children would too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.records: list[dict[str, object]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -141,7 +143,7 @@ class Load:
             assert self.began.acquire(timeout=60)
 
     def _one(self, address: str) -> None:
-        sampling = {"max_new_tokens": 3000, "temperature": 0, "ignore_eos": True}
+        sampling = {"max_new_tokens": 1500, "temperature": 0, "ignore_eos": True}
         body = {"text": "Tell me about the river.", "stream": True, "sampling_params": sampling}
         try:
             with requests.post(f"{address}/generate", json=body, stream=True, timeout=60) as answer:

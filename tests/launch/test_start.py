@@ -8,7 +8,7 @@ import pytest
 from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.deployment import Folder
-from spec_toolkit.launch.start import Models, attempts, free_ports, locate
+from spec_toolkit.launch.start import Models, attempts, free_ports, locate, new_key
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.load import parse_recipe
 
@@ -35,6 +35,13 @@ def test_free_ports_differ_and_are_free() -> None:
     for port in ports:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
+
+
+def test_no_key_can_be_taken_for_a_flag() -> None:
+    # One key in 64 of urlsafe base64 begins with '-', and the engine then ends with "expected one argument".
+    keys = {new_key() for _ in range(1000)}
+    assert len(keys) == 1000
+    assert all(key.isalnum() and len(key) == 64 for key in keys)
 
 
 def test_a_pinned_revision_is_used_as_it_stands() -> None:

@@ -73,6 +73,10 @@ class Running:
         command = [sys.executable, "-P", "-m", "spec_toolkit.launch.supervisor", str(folder.path), str(theirs)]
         self.process = subprocess.Popen(command, pass_fds=(theirs,), start_new_session=True)
         os.close(theirs)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not folder.has_owner() and not folder.events():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     def until(self, *kinds: Kind) -> list[Event]:
         seen = []
