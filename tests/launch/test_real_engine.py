@@ -43,7 +43,7 @@ class Foreground:
             text=True,
             start_new_session=True,
             # A runner in the background may have inherited "ignore SIGINT", and children would too.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs yet
         )
         self.records: list[dict[str, object]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
