@@ -57,7 +57,9 @@ def test_the_layout_is_the_real_one_at_its_real_size() -> None:
     assert shapes["model.layers.61.eh_proj.weight"] == (7168, 14336)
 
 
-def test_weights_are_bf16_and_the_correction_bias_is_fp32(tensors: dict[str, Tensor]) -> None:
+@pytest.mark.parametrize("written", ["committed", "now"])
+def test_weights_are_bf16_and_the_correction_bias_is_fp32(tensors: dict[str, Tensor], written: str) -> None:
+    tensors = tensors if written == "committed" else checkpoint_tensors(Network(Config()))
     bias = {name for name in tensors if name.endswith("e_score_correction_bias")}
     assert len(bias) == 4
     assert {tensors[name].dtype for name in bias} == {torch.float32}
