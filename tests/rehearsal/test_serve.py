@@ -54,7 +54,8 @@ def served(launcher: list[str], folder: Path, *more: str, **environ: str) -> Ite
         family = server.tree()
         yield server
     finally:
-        family = family or server.tree()
+        if not family and process.poll() is None:
+            family = server.tree()
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(90)
