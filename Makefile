@@ -38,7 +38,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 check: lint ## format, lint, types, import arrows and the fast tests: under two minutes
-	$(BIN)/pytest -m "not engine and not install"
+	$(BIN)/pytest -m "not engine and not install and not slow"
 
 test: lint ## what CI runs: `check` and the tests on the real engine
 	$(BIN)/pytest

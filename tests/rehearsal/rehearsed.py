@@ -43,8 +43,8 @@ def patched(folder: Path) -> dict[str, str]:
     chosen = choose_patches(every, family=Family.DEEPSEEK, rehearsal=True)
     return {
         LIST_VARIABLE: str(hand_over(chosen, folder)),
-        "SGLANG_CORE_DUMP_ON_CRASH": "0",
-        "SGLANG_PYSPY_DUMP_ON_CRASH": "0",
+        "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
+        "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
     }
 
 

@@ -38,6 +38,7 @@ def right(network: Network, requests: list[list[int]]) -> list[Replay]:
 
 
 @torch.inference_mode()
+@pytest.mark.slow
 def test_the_tokens_are_the_targets_argmax_at_every_position(
     network: Network, requests: list[list[int]], right: list[Replay]
 ) -> None:
@@ -47,6 +48,7 @@ def test_the_tokens_are_the_targets_argmax_at_every_position(
         assert tuple(argmax[len(prompt) - 1 : -1].tolist()) == told.output_ids
 
 
+@pytest.mark.slow
 def test_the_tokens_do_not_depend_on_the_number_of_steps(
     network: Network, requests: list[list[int]], right: list[Replay]
 ) -> None:
@@ -55,6 +57,7 @@ def test_the_tokens_do_not_depend_on_the_number_of_steps(
 
 
 @torch.inference_mode()
+@pytest.mark.slow
 def test_the_walk_is_what_drafting_round_by_round_gives(
     network: Network, requests: list[list[int]], right: list[Replay]
 ) -> None:
@@ -84,6 +87,7 @@ def test_emitted_length_is_one_plus_survival_summed_over_positions(accepted: lis
     assert survival == sorted(survival, reverse=True)
 
 
+@pytest.mark.slow
 def test_every_token_but_the_first_comes_from_a_round(right: list[Replay]) -> None:
     for told in right:
         emitted = 1 + sum(told.accepted_drafts) + told.rounds
@@ -107,6 +111,7 @@ def test_without_an_eos_only_the_limit_ends_it() -> None:
     assert output_length([5, 1, 7], 3, None) == 3
 
 
+@pytest.mark.slow
 def test_buckets_are_accepted_as_differently_as_the_model_card_promises(model: Path, network: Network) -> None:
     tokenizer = read_tokenizer(model)
     accepted: dict[str, list[int]] = {}
@@ -190,6 +195,7 @@ def planted(model: Path) -> Planter:
     return plant
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "in_tokens"), PLANTED)
 def test_a_loader_error_shows_in_the_rounds_or_the_tokens(
     planted: Planter, requests: list[list[int]], right: list[Replay], error: PlantedError, in_tokens: bool
@@ -200,6 +206,7 @@ def test_a_loader_error_shows_in_the_rounds_or_the_tokens(
     assert ([w.output_ids for w in wrong] != [r.output_ids for r in right]) is in_tokens
 
 
+@pytest.mark.slow
 def test_moving_all_mtp_positions_alike_is_invisible_because_rope_is_relative(
     planted: Planter, requests: list[list[int]], right: list[Replay]
 ) -> None:
@@ -244,6 +251,7 @@ def test_an_engine_without_speculation_ran_no_round() -> None:
     assert read_answer({"output_ids": [7], "meta_info": {}}) == Answer((7,), 0, ())
 
 
+@pytest.mark.slow
 def test_a_random_network_accepts_hardly_anything(requests: list[list[int]]) -> None:
     torch.manual_seed(1)
     network = Network(Config()).eval()
