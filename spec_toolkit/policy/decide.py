@@ -20,13 +20,14 @@ def decide(state: State, seen: Window, now_s: float, limits: Limits) -> Decision
     reading = read_signal(state, seen, now_s, limits)
     known = _with_what_was_seen(state, seen, limits)
     signal = reading.signal
-    rung = None if signal is None or reading.holds else destination(state.rung, signal, limits)
+    held = state.held and signal is not Signal.ENGINE_LOST
+    rung = None if signal is None or held or reading.holds else destination(state.rung, signal, limits)
     allowed = highest_at_most(state.rung, limits)
     if allowed != state.rung and (rung is None or signal not in FAULTS):
         return _decision(_at(known, allowed, now_s), state.rung, None, "that rung is not, or no longer, allowed")
     if signal is None:
         return _stays(known, reading, "")
-    if state.held and signal is not Signal.ENGINE_LOST:
+    if held:
         return _stays(known, reading, "held by a person, not followed")
     if rung is None:
         return _stays(_shaken(known, signal, now_s, limits), reading, "")

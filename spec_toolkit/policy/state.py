@@ -87,7 +87,8 @@ def hold(state: State, rung: Rung, now_s: float, limits: Limits) -> Decision:
         climbed_s=None,
         faults_seen=state.faults_seen if rung.mode is not Mode.AUTOREGRESSIVE else 0,
     )
-    return Decision(state=held, before=state.rung, signal=Signal.HELD, why=f"{state.rung} -> {rung}: held by a person")
+    what = f"{state.rung} stays" if rung == state.rung else f"{state.rung} -> {rung}"
+    return Decision(state=held, before=state.rung, signal=Signal.HELD, why=f"{what}: held by a person")
 
 
 def release(state: State) -> State:

@@ -4,8 +4,8 @@ Counters are cumulative since the engine started, so only differences say someth
 engine behind the same port: what came before it is not compared with what came after. What the engine does not say is None, never zero.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import sqrt
 
@@ -42,7 +42,7 @@ class Window:
 
     from_s: float
     until_s: float  # the last good scrape; before the first one, when looking began
-    rounds: int | None = None
+    rounds: int | None = None  # like the next two, possibly from further back than `from_s`: see `latest_window`
     accepted_drafts: int | None = None
     emitted: Emitted | None = None  # None where counters are missing, do not fit, or the steps changed
     draft_faults: int | None = None  # at the end, so far: `decide` knows how many of them it has answered
@@ -82,21 +82,44 @@ def window(*scrapes: Telemetry, engine_lost: bool | None = None) -> Window:
 
 
 def latest_window(
-    scrapes: Sequence[Telemetry], *, seconds: float, since_s: float, engine_lost: bool | None = None
+    scrapes: Sequence[Telemetry],
+    *,
+    seconds: float,
+    min_rounds: int,
+    since_s: float,
+    engine_lost: bool | None = None,
 ) -> Window:
-    """The shortest window of at least `seconds` that ends with the last scrape, and begins after `since_s`: the last move.
+    """The shortest window of at least `seconds` that ends with the last scrape and begins no earlier than `since_s`, the last move.
 
-    Rounds before a move were made with other steps. `scrapes` are oldest first.
+    Where that holds fewer than `min_rounds`, as at small batches, rounds are counted from further back: load is a matter of now,
+    acceptance of enough rounds. Rounds from before the last move were made with other steps. `scrapes` are oldest first; the oldest
+    the caller keeps is the furthest that acceptance looks back.
     """
     if not scrapes:
         return Window(from_s=since_s, until_s=since_s, engine_lost=engine_lost)
-    last = scrapes[-1]
-    chosen = [last]
-    for scrape in reversed(scrapes[:-1]):
-        if scrape.at_s < since_s or last.at_s - chosen[-1].at_s >= seconds:
-            break
-        chosen.append(scrape)
-    return window(*reversed(chosen), engine_lost=engine_lost)
+    own = [scrape for scrape in scrapes[:-1] if scrape.at_s >= since_s]
+    recent = window(*_back_to(own, scrapes[-1], lambda first, last: last.at_s - first.at_s >= seconds))
+    recent = replace(recent, engine_lost=engine_lost)
+    if recent.rounds is None or recent.rounds >= min_rounds:
+        return recent
+    counted = [scrape for scrape in own if scrape.rounds is not None]
+    longer = window(*_back_to(counted, scrapes[-1], lambda first, last: _rounds(first, last) >= min_rounds))
+    return replace(recent, rounds=longer.rounds, accepted_drafts=longer.accepted_drafts, emitted=longer.emitted)
+
+
+def _back_to(
+    earlier: Sequence[Telemetry], last: Telemetry, is_enough: Callable[[Telemetry, Telemetry], bool]
+) -> Sequence[Telemetry]:
+    """The fewest of the latest scrapes that are enough, `last` included; all of them where none are."""
+    for index in range(len(earlier) - 1, -1, -1):
+        if is_enough(earlier[index], last):
+            return (*earlier[index:], last)
+    return (*earlier, last)
+
+
+def _rounds(first: Telemetry, last: Telemetry) -> int:
+    """Between two scrapes that were both counted; below zero across a restart, which is never enough."""
+    return _difference(first.rounds, last.rounds) or 0
 
 
 def estimate(
