@@ -6,8 +6,9 @@ people edit, so durations have their unit in the name; a record that contradicts
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from spec_toolkit.terms import Mode
 
@@ -15,8 +16,7 @@ _LARGEST_FACTOR = 10.0
 _LARGEST_EXPONENT = 64  # a back-off has long met its maximum; keeps the power finite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakEven:
+class BreakEven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One measured point: with this many steps, at this batch, speculation and autoregressive decoding cost the same.
 
     (draft + verify + overhead seconds of a round) / (seconds of an autoregressive step); theory.md, section 3.
@@ -27,8 +27,7 @@ class BreakEven:
     emitted_length: float  # tokens per round, bonus included
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Durations are seconds. Defaults are starting points for a large model on GPUs."""
 
     identity: str  # the recipe's hash and the engine's version: what a crash is counted against; plan

@@ -4,10 +4,10 @@
 leaves behind (cool-downs, counted crashes, failed probes).
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from spec_toolkit.planning.limits import Limits
-from spec_toolkit.policy.modes import FAULTS, Rung, destination, highest_at_most
+from spec_toolkit.policy.modes import FAULTS, SLOPES, Rung, destination, highest_at_most
 from spec_toolkit.policy.signals import Reading, measured, read_signal
 from spec_toolkit.policy.state import Decision, State
 from spec_toolkit.policy.telemetry import Window
@@ -16,37 +16,32 @@ from spec_toolkit.terms import Mode, Signal
 
 def decide(state: State, seen: Window, now_s: float, limits: Limits) -> Decision:
     """What to do after this window. Never raises. At most one move, and never more than one rung up."""
-    state = _of_this_identity(state, limits)
+    state, here = _of_this_identity(state, limits), state.rung
     reading = read_signal(state, seen, now_s, limits)
     known = _with_what_was_seen(state, seen, limits)
     signal = reading.signal
     held = state.held and signal is not Signal.ENGINE_LOST
-    rung = None if signal is None or held or reading.holds else destination(state.rung, signal, limits)
-    allowed = highest_at_most(state.rung, limits)
-    if allowed != state.rung and (rung is None or signal not in FAULTS):
-        return _decision(_at(known, allowed, now_s), state.rung, None, "that rung is not, or no longer, allowed")
+    rung = None if signal is None or held or reading.holds else destination(here, signal, limits)
+    allowed = highest_at_most(here, limits)
+    if allowed != here and (rung is None or signal not in FAULTS):
+        why = f"{here} -> {allowed}: limits: that rung is not, or no longer, allowed"
+        return Decision(state=_at(known, allowed, None, now_s), before=here, signal=None, why=why)
     if signal is None:
-        return _stays(known, reading, "")
+        return Decision(state=known, before=here, signal=None, why=f"{here} stays: {reading.why}")
     if held:
-        return _stays(known, reading, "held by a person, not followed")
+        return _stays(known, here, reading, "; held by a person, not followed")
     if rung is None:
-        return _stays(_shaken(known, signal, now_s, limits), reading, "")
+        return _stays(_shaken(known, signal, now_s, limits), here, reading)
     since_s = now_s - state.since_s
     if signal not in FAULTS and since_s < limits.dwell_seconds:
-        return _stays(known, reading, f"too soon, {max(0.0, since_s):.0f} of {limits.dwell_seconds:g} s")
-    return _decision(_moved(known, rung, signal, now_s, limits), state.rung, signal, reading.why)
+        return _stays(known, here, reading, f"; too soon, {max(0.0, since_s):.0f} of {limits.dwell_seconds:g} s")
+    moved = _moved(known, rung, signal, now_s, limits)
+    return Decision(state=moved, before=here, signal=signal, why=f"{here} -> {rung}: {signal.value}: {reading.why}")
 
 
-def _decision(state: State, before: Rung, signal: Signal | None, why: str) -> Decision:
-    reason = "limits" if signal is None else signal.value
-    return Decision(state=state, before=before, signal=signal, why=f"{before} -> {state.rung}: {reason}: {why}")
-
-
-def _stays(state: State, reading: Reading, because: str) -> Decision:
+def _stays(state: State, here: Rung, reading: Reading, because: str = "") -> Decision:
     word = f"{reading.signal.value}: " if reading.signal else ""
-    reason = f"; {because}" if because else ""
-    why = f"{state.rung} stays: {word}{reading.why}{reason}"
-    return Decision(state=state, before=state.rung, signal=reading.signal, why=why)
+    return Decision(state=state, before=here, signal=reading.signal, why=f"{here} stays: {word}{reading.why}{because}")
 
 
 def _of_this_identity(state: State, limits: Limits) -> State:
@@ -78,26 +73,23 @@ def _with_what_was_seen(state: State, seen: Window, limits: Limits) -> State:
     return replace(state, faults_seen=faults_seen, lengths=(*others, (state.steps, emitted.length)))
 
 
-def _at(state: State, rung: Rung, now_s: float) -> State:
+def _at(state: State, rung: Rung, signal: Signal | None, now_s: float) -> State:
     # The engine that runs without speculation is another one: faults are counted afresh when it is replaced.
     faults_seen = 0 if rung.mode is Mode.AUTOREGRESSIVE else state.faults_seen
     return replace(
-        state, mode=rung.mode, steps=rung.steps, since_s=now_s, signal=None, climbed_s=None, faults_seen=faults_seen
+        state, mode=rung.mode, steps=rung.steps, since_s=now_s, signal=signal, climbed_s=None, faults_seen=faults_seen
     )
 
 
 def _moved(state: State, rung: Rung, signal: Signal, now_s: float, limits: Limits) -> State:
-    moved = replace(_at(state, rung, now_s), signal=signal)
+    moved = _at(state, rung, signal, now_s)
     if signal is Signal.ENGINE_LOST:
         return _after_crash(moved, now_s, limits)
     if signal is Signal.DRAFT_FAULT:
         return _after_fault(moved, now_s, limits)
     if signal is Signal.PROFIT_POSSIBLE:
-        passed = state.climbed_s is not None and now_s - state.climbed_s >= limits.probe_seconds
-        # Without drafts nothing is on trial.
-        climbed_s = now_s if rung.steps else None
-        return replace(moved, climbed_s=climbed_s, failed_probes=0 if passed else state.failed_probes)
-    if signal in (Signal.LOAD_HIGH, Signal.ACCEPTANCE_LOW):
+        return _after_climb(moved, state.climbed_s, now_s, limits)
+    if signal in SLOPES:
         return _after_descent(moved, state.climbed_s, now_s, limits)
     return moved
 
@@ -128,6 +120,12 @@ def _shaken(state: State, signal: Signal, now_s: float, limits: Limits) -> State
         return state
     until_s = now_s + limits.cool_down_after(state.faults)
     return replace(state, last_fault_s=now_s, cool_down_until_s=max(state.cool_down_until_s, until_s))
+
+
+def _after_climb(state: State, climbed_s: float | None, now_s: float, limits: Limits) -> State:
+    """A climb is a probe until it has lasted; without drafts nothing is on trial."""
+    lasted = climbed_s is not None and now_s - climbed_s >= limits.probe_seconds
+    return replace(state, climbed_s=now_s if state.steps else None, failed_probes=0 if lasted else state.failed_probes)
 
 
 def _after_descent(state: State, climbed_s: float | None, now_s: float, limits: Limits) -> State:

@@ -10,7 +10,9 @@ rung comes first. A fault goes there at once. A pair that is not in the table me
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec import Struct
 
 from spec_toolkit.planning.limits import Limits
 from spec_toolkit.terms import Mode, Signal
@@ -37,18 +39,16 @@ FAULTS = frozenset({Signal.DRAFT_FAULT, Signal.ENGINE_LOST})
 SLOPES = frozenset({Signal.LOAD_HIGH, Signal.ACCEPTANCE_LOW, Signal.PROFIT_POSSIBLE})
 
 _FROM_THE_BOTTOM = (Mode.AUTOREGRESSIVE, Mode.ZERO_DRAFT, Mode.REDUCED, Mode.FULL)
-_HEIGHT = {mode: height for height, mode in enumerate(_FROM_THE_BOTTOM)}
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Struct, frozen=True):
     mode: Mode
     steps: int  # draft passes in a round; 0 where nothing is drafted
 
     @property
     def height(self) -> tuple[int, int]:
         """Rungs are compared by it."""
-        return _HEIGHT[self.mode], self.steps
+        return _FROM_THE_BOTTOM.index(self.mode), self.steps
 
     def __str__(self) -> str:
         return f"{self.mode.value}({self.steps})" if self.mode is Mode.REDUCED else self.mode.value
@@ -56,13 +56,18 @@ class Rung:
 
 def ladder(limits: Limits) -> tuple[Rung, ...]:
     """From the bottom."""
+    return _ladder(limits.steps, limits.modes)
+
+
+@lru_cache(maxsize=16)
+def _ladder(steps: tuple[int, ...], modes: tuple[Mode, ...]) -> tuple[Rung, ...]:
     every = (
         Rung(Mode.AUTOREGRESSIVE, 0),
         Rung(Mode.ZERO_DRAFT, 0),
-        *(Rung(Mode.REDUCED, steps) for steps in limits.steps[1:-1]),
-        Rung(Mode.FULL, limits.steps[-1]),
+        *(Rung(Mode.REDUCED, width) for width in steps[1:-1]),
+        Rung(Mode.FULL, steps[-1]),
     )
-    return tuple(rung for rung in every if rung.mode in limits.modes)
+    return tuple(rung for rung in every if rung.mode in modes)
 
 
 def destination(rung: Rung, signal: Signal, limits: Limits) -> Rung | None:
@@ -77,24 +82,27 @@ def destination(rung: Rung, signal: Signal, limits: Limits) -> Rung | None:
 
 def above(rung: Rung, limits: Limits) -> Rung | None:
     """One rung up. None at the top, and where an autoregressive engine would be replaced by one at full with nothing between."""
-    found = next((higher for higher in ladder(limits) if higher.height > rung.height), None)
-    straight_to_full = found is not None and found.mode is Mode.FULL and rung.mode is Mode.AUTOREGRESSIVE
-    return None if straight_to_full else found
+    rungs = ladder(limits)
+    position = rungs.index(highest_at_most(rung, limits)) + 1
+    if position == len(rungs):
+        return None
+    straight_to_full = rungs[position].mode is Mode.FULL and rung.mode is Mode.AUTOREGRESSIVE
+    return None if straight_to_full else rungs[position]
 
 
 def highest_at_most(rung: Rung, limits: Limits) -> Rung:
     """The rung itself where it is on the ladder; else the next lower one. Autoregressive is on every ladder."""
-    return next(
-        lower for lower in reversed(ladder(limits)) if lower.height <= rung.height and lower.steps <= rung.steps
-    )
+    rungs = ladder(limits)
+    if rung in rungs:
+        return rung
+    return next(lower for lower in reversed(rungs) if lower.height < rung.height and lower.steps <= rung.steps)
 
 
 def _below(rung: Rung, signal: Signal, towards: Mode, limits: Limits) -> Rung | None:
-    lower = [
-        candidate
-        for candidate in reversed(ladder(limits))
-        if candidate.height < rung.height and (candidate.mode is not Mode.AUTOREGRESSIVE or signal in FAULTS)
-    ]
-    if signal not in SLOPES:
-        lower = [candidate for candidate in lower if _HEIGHT[candidate.mode] <= _HEIGHT[towards]]
-    return lower[0] if lower else None
+    """The next rung down for a slope, the first one as low as `towards` for the rest; off the engine's speculation for a fault only."""
+    height = rung.height
+    for lower in reversed(ladder(limits)):
+        if lower.height >= height or (signal not in SLOPES and lower.height > (_FROM_THE_BOTTOM.index(towards), 0)):
+            continue
+        return None if lower.mode is Mode.AUTOREGRESSIVE and signal not in FAULTS else lower
+    return None

@@ -77,7 +77,7 @@ def _slope(state: State, seen: Window, now_s: float, limits: Limits) -> Reading:
     if emitted is not None and break_even is not None and emitted.high < break_even:
         why = (
             f"emitted length {emitted.length:.2f} over {emitted.rounds} rounds (95 % below {emitted.high:.2f}), "
-            f"break-even {break_even:.2f} at batch {_batch(seen):g}"
+            f"break-even {break_even:.2f} at batch {_batch(seen):.3g}"
         )
         return Reading(Signal.ACCEPTANCE_LOW, why)
     higher = above(state.rung, limits)
@@ -124,7 +124,7 @@ def _expected_profit(state: State, rung: Rung, seen: Window, limits: Limits) -> 
         return ""
     return (
         f"emitted length {length:.2f} when last measured at {rung}, "
-        f"break-even {break_even:.2f} and {limits.profit_margin:.0%} at batch {_batch(seen):g}"
+        f"break-even {break_even:.2f} and {limits.profit_margin:.0%} at batch {_batch(seen):.3g}"
     )
 
 
@@ -133,7 +133,7 @@ def _not_low(state: State, seen: Window, limits: Limits) -> str:
     if not state.steps:
         return "no rung above is allowed"
     if _break_even(state.steps, seen, limits) is None:
-        batch = "not reported" if seen.running is None else f"{_batch(seen):g}"
+        batch = "not reported" if seen.running is None else f"{_batch(seen):.3g}"
         return f"break-even with {state.steps} steps is unknown at batch {batch}: acceptance_low cannot fire"
     emitted = measured(state, seen, limits)
     if emitted is not None:
@@ -147,7 +147,7 @@ def _not_low(state: State, seen: Window, limits: Limits) -> str:
 
 def _batch(seen: Window) -> float:
     """A round has at least one request, however idle the rest of the window was. Asked only where it is reported."""
-    return max(1.0, round(seen.running or 0.0, 1))
+    return max(1.0, seen.running or 0.0)
 
 
 def _break_even(steps: int, seen: Window, limits: Limits) -> float | None:

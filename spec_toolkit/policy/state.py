@@ -4,15 +4,17 @@ Points in time end in `_s`: seconds on the one clock that `decide` is given. It 
 and never go back, so the sidecar hands over Unix time and never less than it handed over before.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from spec_toolkit.planning.limits import Limits
 from spec_toolkit.policy.modes import Rung, highest_at_most, ladder
 from spec_toolkit.terms import Mode, Signal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(Struct, frozen=True, kw_only=True):
+    """Written down after every decision, so that a sidecar that was restarted carries on with it."""
+
     identity: str  # the recipe's hash and the engine's version that crashes, faults and lengths below belong to
     mode: Mode
     steps: int  # the ceiling on draft passes; 0 where nothing is drafted
@@ -42,8 +44,7 @@ class State:
         return next((length for measured, length in self.lengths if measured == steps), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """`state` is what to carry on with, moved or not."""
 
     state: State

@@ -5,15 +5,16 @@ engine behind the same port: what came before it is not compared with what came 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import sqrt
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 _ONE_SIDED_95 = 1.645  # standard deviations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Telemetry:
+class Telemetry(Struct, frozen=True, kw_only=True):
     """One good scrape of one engine; over all its ranks, which agree or are not scraped as one."""
 
     at_s: float  # when, on the clock `decide` is given
@@ -26,8 +27,7 @@ class Telemetry:
     running: int | None = None  # requests in the batch of a round now; with attention DP of the busiest rank
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emitted:
+class Emitted(Struct, frozen=True, kw_only=True):
     """An emitted length with what it is worth."""
 
     length: float  # tokens per round, bonus included; 1 .. steps + 1
@@ -36,8 +36,7 @@ class Emitted:
     high: float  # the true length lies below it with 95 % confidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """What happened between two scrapes of one engine."""
 
     from_s: float

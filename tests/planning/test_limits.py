@@ -1,6 +1,5 @@
 import json
 import math
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -110,8 +109,14 @@ def test_limits_travel_as_json() -> None:
 
 
 def test_a_bad_file_is_refused_with_the_same_words() -> None:
-    bad = {**asdict(limits()), "modes": ["autoregressive"], "min_rounds": 0}
+    bad = {**msgspec.to_builtins(limits()), "min_rounds": 0}
     with pytest.raises(msgspec.ValidationError, match=r"limits\.min_rounds: is 0"):
+        msgspec.json.decode(json.dumps(bad).encode(), type=Limits)
+
+
+def test_a_key_that_is_not_known_is_refused() -> None:
+    bad = {**msgspec.to_builtins(limits()), "dwell_second": 10}
+    with pytest.raises(msgspec.ValidationError, match="dwell_second"):
         msgspec.json.decode(json.dumps(bad).encode(), type=Limits)
 
 

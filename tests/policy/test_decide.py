@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.policy.decide import decide
 from spec_toolkit.terms import Mode, Signal

@@ -1,10 +1,10 @@
 """What holds for any engine, however it behaves, and any limits that can be made."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from spec_toolkit.planning.limits import Limits
 from spec_toolkit.policy.decide import decide

@@ -1,8 +1,7 @@
 """Each row is one window; each signal has near misses that must not fire it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.policy.signals import read_signal
 from spec_toolkit.terms import Mode, Signal
