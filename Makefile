@@ -38,13 +38,16 @@ lint: setup
 	$(BIN)/lint-imports
 
 check: lint ## format, lint, types, import arrows and the fast tests: under two minutes
-	$(BIN)/pytest -m "not engine and not install and not slow"
+	$(BIN)/pytest -q -n 2 -m "not engine and not install and not slow"
 
-test: lint ## what CI runs: `check` and the tests on the real engine
-	$(BIN)/pytest
+# Engines one after another: each has two processes that want a core.
+test: lint ## what CI runs: `check`, the slow tests, and those on the real engine
+	$(BIN)/pytest -q -n 2 -m "not engine and not install"
+	$(BIN)/pytest -v -m "engine or install" --durations=15
 
 test-full: lint ## as `test`, with ten times the examples for every property
-	$(BIN)/pytest --hypothesis-profile=full
+	$(BIN)/pytest -n 2 -m "not engine and not install" --hypothesis-profile=full
+	$(BIN)/pytest -v -m "engine or install" --durations=0
 
 clean: ## remove .venv and every cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -60,6 +60,7 @@ def trained(tokenizer: Tokenizer, seed: int) -> tuple[dict[str, Tensor], Network
     return before, network, lines
 
 
+@pytest.mark.slow
 def test_training_moves_every_tensor_and_tells_each_stage(tokenizer: Tokenizer) -> None:
     before, network, lines = trained(tokenizer, 0)
     still = [name for name, tensor in network.state_dict().items() if tensor.equal(before[name])]
@@ -68,6 +69,7 @@ def test_training_moves_every_tensor_and_tells_each_stage(tokenizer: Tokenizer) 
     assert not network.training
 
 
+@pytest.mark.slow
 def test_the_mtp_stage_leaves_the_target_alone(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     from tiny_models.deepseek_v3 import stages
 
@@ -83,6 +85,7 @@ def test_the_mtp_stage_leaves_the_target_alone(tokenizer: Tokenizer, monkeypatch
     assert all(network.state_dict()[name].equal(tensor) for name, tensor in seen.items())
 
 
+@pytest.mark.slow
 def test_the_same_seed_trains_the_same_weights(tokenizer: Tokenizer) -> None:
     (_, first, _), (_, again, _), (_, other, _) = (trained(tokenizer, seed) for seed in (0, 0, 1))
     assert all(first.state_dict()[name].equal(tensor) for name, tensor in again.state_dict().items())
