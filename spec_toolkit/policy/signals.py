@@ -69,7 +69,9 @@ def _slope(state: State, seen: Window, now_s: float, limits: Limits) -> Reading:
     emitted = measured(state, seen, limits)
     break_even = _break_even(state.steps, seen, limits)
     pays = emitted is not None and break_even is not None and emitted.low >= break_even
-    if seen.queue_least is not None and seen.queue_least >= limits.queue_high and not pays:
+    queues = seen.queue_least is not None and seen.queue_least >= limits.queue_high
+    # Where nothing is drafted there is nothing to lower: whether to climb is asked instead, and a queue answers that too.
+    if queues and state.steps and not pays:
         return Reading(
             Signal.LOAD_HIGH,
             f"queue depth at least {seen.queue_least} over {seen.seconds:.0f} s, limit {limits.queue_high}",

@@ -45,7 +45,7 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """`state` is what to carry on with, moved or not."""
+    """`state` is what to carry on with; where it moved, once the engine has taken the move. Until then the old one is decided on again."""
 
     state: State
     before: Rung

@@ -35,6 +35,7 @@ def fired(at, window, chosen=KNOWN, now_s=NOW):
         pytest.param(FULL, seen(queue_least=7, queue_most=900), None, id="near-miss-load-not-throughout"),
         pytest.param(FULL, seen(length=1.76, **BUSY), None, id="near-miss-load-where-it-pays"),
         pytest.param(FULL, seen(length=1.74, **BUSY), Signal.LOAD_HIGH, id="load-where-it-may-not-pay"),
+        pytest.param(ZERO_DRAFT, seen(**BUSY), None, id="near-miss-load-where-nothing-is-drafted"),
         pytest.param(FULL, seen(from_s=NOW - 9.9, **BUSY), None, id="near-miss-window-too-short"),
         pytest.param(state(since_s=NOW - 9), seen(**BUSY), None, id="near-miss-window-began-before-the-last-move"),
         pytest.param(FULL, seen(length=1.64), Signal.ACCEPTANCE_LOW, id="acceptance"),
@@ -79,6 +80,9 @@ REMEMBERS = state(Mode.REDUCED, lengths=((3, 1.8),), probe_after_s=NOW + 500, si
     [
         pytest.param(REMEMBERS, seen(), Signal.PROFIT_POSSIBLE, id="pays-at-this-batch"),
         pytest.param(REMEMBERS, seen(queue_most=5), Signal.PROFIT_POSSIBLE, id="pays-whatever-queues"),
+        pytest.param(
+            state(Mode.ZERO_DRAFT, lengths=((1, 1.5),)), seen(**BUSY), Signal.PROFIT_POSSIBLE, id="pays-under-load"
+        ),
         pytest.param(REMEMBERS, seen(running=1.0), None, id="near-miss-not-at-that-batch"),
         pytest.param(REMEMBERS, seen(running=None), None, id="near-miss-batch-not-reported"),
         pytest.param(replace(REMEMBERS, lengths=((3, 1.78),)), seen(), None, id="near-miss-within-the-margin"),

@@ -1,7 +1,8 @@
+import msgspec
 import pytest
 
 from spec_toolkit.policy.modes import Rung
-from spec_toolkit.policy.state import first_state, hold, release
+from spec_toolkit.policy.state import State, first_state, hold, release
 from spec_toolkit.terms import Mode, Signal
 from tests.policy.traces import limits, state
 
@@ -48,3 +49,8 @@ def test_a_rung_the_engine_was_not_started_with_cannot_be_held(rung: Rung) -> No
 
 def test_release_leaves_the_mode_to_the_signals() -> None:
     assert release(state(Mode.ZERO_DRAFT, held=True)) == state(Mode.ZERO_DRAFT)
+
+
+def test_a_state_travels_as_json() -> None:
+    known = state(crash_times_s=(1.5, 2.5), lengths=((3, 2.2),), signal=Signal.LOAD_HIGH)
+    assert msgspec.json.decode(msgspec.json.encode(known), type=State) == known

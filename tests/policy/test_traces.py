@@ -99,6 +99,17 @@ def test_experts_are_unprofitable_at_batch_1_profitable_at_8_and_unprofitable_at
     assert [600 < second < 1200 for second, signal, _ in found] == [False, False, True, True, False, False]
 
 
+def test_load_that_makes_experts_profitable_leads_up_while_requests_queue() -> None:
+    load = during((0, 300, Weather(running=1, accepts=0.6)), otherwise=Weather(running=8, accepts=0.6, queue=50))
+    found = moves(limits(break_even=EXPERTS), load, until=600)
+    assert [(second < 300, rung) for second, _, rung in found] == [
+        (True, "reduced(1)"),
+        (True, "zero_draft"),
+        (False, "reduced(1)"),
+        (False, "full"),
+    ]
+
+
 def test_a_queue_where_speculation_pays_keeps_it() -> None:
     overload = during((100, 900, Weather(queue=50, running=8, accepts=0.6)))
     assert moves(limits(break_even=EXPERTS), overload, until=900) == []
