@@ -54,7 +54,7 @@ def command() -> int:
     finally:
         last = stop(folder)
     os.close(leash)
-    click.echo(f"{last.text}; the demo took {time.monotonic() - began:.0f} s")
+    click.echo(f"{last.kind.value}: {last.text}; the demo took {time.monotonic() - began:.0f} s")
     return 0 if last.kind is Kind.STOPPED else 3
 
 
