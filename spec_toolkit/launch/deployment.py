@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +125,14 @@ class Folder:
 
     def events(self) -> list[Event]:
         try:
-            lines = self.events_file.read_bytes().splitlines()
+            content = self.events_file.read_bytes()
         except FileNotFoundError:
             return []
-        return [msgspec.json.decode(line, type=Event) for line in lines]
+        events = []
+        for line in content.splitlines():
+            with suppress(msgspec.DecodeError):  # a full disk leaves half a line
+                events.append(msgspec.json.decode(line, type=Event))
+        return events
 
     def append_event(self, event: Event) -> None:
         # One write of one line: a reader sees whole lines or none.

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -114,7 +115,9 @@ class EngineProcess:
 
     def _take(self, line: bytes, log: "RotatingLog", secret: bytes) -> None:
         line = self._strike(line, secret)
-        log.write(line + b"\n")
+        # A full disk must not stop the engine, and an unread pipe would: what cannot be kept is dropped.
+        with suppress(OSError):
+            log.write(line + b"\n")
         text = line.decode(errors="replace")
         self.tail.append(text)
         if (station := read_station(text)) and not self.stations.full():

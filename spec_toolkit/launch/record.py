@@ -1,6 +1,7 @@
 """What a supervisor is told, and what it writes down: one status file, and one line for each event. Touches the disk."""
 
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -22,7 +23,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class Record:
-    """A deployment's history as its supervisor writes it."""
+    """A deployment's history as its supervisor writes it. A full disk loses lines of it, never the engine."""
 
     def __init__(self, folder: Folder, status: Status) -> None:
         self._folder = folder
@@ -30,19 +31,20 @@ class Record:
         self._began = time.monotonic()
 
     def event(self, kind: Kind, text: str, *, phase: str = "", exit_code: int | None = None, runbook: str = "") -> None:
-        self._folder.append_event(
-            Event(
-                at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge: events carry wall-clock time
-                elapsed_seconds=round(time.monotonic() - self._began, 2),
-                kind=kind,
-                text=text,
-                phase=phase,
-                exit_code=exit_code,
-                runbook=runbook,
-            )
+        event = Event(
+            at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge: events carry wall-clock time
+            elapsed_seconds=round(time.monotonic() - self._began, 2),
+            kind=kind,
+            text=text,
+            phase=phase,
+            exit_code=exit_code,
+            runbook=runbook,
         )
+        with suppress(OSError):
+            self._folder.append_event(event)
 
     def note(self, **changes: object) -> None:
         """Change fields of the status, and write it whole."""
         self.status = msgspec.structs.replace(self.status, **changes)
-        self._folder.write_status(self.status)
+        with suppress(OSError):
+            self._folder.write_status(self.status)

@@ -12,6 +12,7 @@ import pytest
 from spec_toolkit.errors import FactsError, RecipeError
 from spec_toolkit.launch.deployment import Folder, Status, existing, folder_of, known, write_private
 from spec_toolkit.launch.engine_process import RotatingLog
+from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.launch.logs import last_lines
 
 
@@ -64,6 +65,15 @@ def test_a_second_command_is_told_to_wait(folder: Folder) -> None:
         folder.asking(),
     ):
         pass
+
+
+def test_half_a_line_that_a_full_disk_left_hides_no_other_event(folder: Folder) -> None:
+    event = Event(at="", elapsed_seconds=0.0, kind=Kind.READY, text="x")
+    folder.append_event(event)
+    with folder.events_file.open("ab") as file:
+        file.write(b'{"at": "2026\n')
+    folder.append_event(event)
+    assert folder.events() == [event, event]
 
 
 @pytest.mark.parametrize("name", ["deepseek_v3_cpu", "a", "0", "a.b-c_d"])
