@@ -160,6 +160,12 @@ def test_a_climb_that_lasted_clears_the_count() -> None:
     assert decide(too_young, seen(), NOW, KNOWN).state.failed_probes == 3
 
 
+def test_near_miss_without_drafts_nothing_is_on_trial_and_nothing_passes() -> None:
+    back = decide(state(Mode.AUTOREGRESSIVE, failed_probes=3), seen(steps=None), NOW, KNOWN).state
+    assert (back.mode, back.climbed_s) == (Mode.ZERO_DRAFT, None)
+    assert decide(back, seen(NOW + 500), NOW + 500, KNOWN).state.failed_probes == 3
+
+
 def test_a_length_is_remembered_for_its_steps() -> None:
     after = decide(state(lengths=((1, 1.5), (3, 9.0))), seen(length=2.2), NOW, KNOWN).state
     assert sorted(after.lengths) == [(1, 1.5), (3, 2.2)]
@@ -190,6 +196,10 @@ def test_a_rung_that_new_limits_do_not_allow_is_left_at_once(at, modes, expected
     assert str(decided.state.rung) == expected
     assert decided.signal is None
     assert "limits: that rung is not, or no longer, allowed" in decided.why
+
+
+def test_near_miss_a_slope_does_not_keep_a_rung_that_is_gone_for_its_dwell() -> None:
+    assert decide(state(Mode.REDUCED, 2, since_s=NOW - 20), BUSY, NOW, limits()).state.steps == 1
 
 
 def test_a_fault_on_a_rung_that_is_gone_is_still_a_fault() -> None:

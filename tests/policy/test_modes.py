@@ -126,7 +126,8 @@ def test_nothing_stands_above_the_top() -> None:
         pytest.param(Rung(FULL, 3), {}, "full", id="allowed"),
         pytest.param(Rung(FULL, 3), {"modes": (REDUCED, ZERO_DRAFT, AUTOREGRESSIVE)}, "reduced(1)", id="mode-gone"),
         pytest.param(Rung(REDUCED, 2), {}, "reduced(1)", id="width-gone"),
-        pytest.param(Rung(FULL, 2), {}, "reduced(1)", id="never-more-steps-than-before"),
+        pytest.param(Rung(FULL, 2), {}, "reduced(1)", id="full-of-another-draft"),
+        pytest.param(Rung(FULL, 1), {"steps": (0, 2, 3)}, "zero_draft", id="never-more-steps-than-before"),
         pytest.param(Rung(ZERO_DRAFT, 0), {"modes": WITHOUT_ZERO_DRAFT}, "autoregressive", id="never-up"),
     ],
 )
