@@ -9,10 +9,11 @@ import click
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.errors import Verdict
 from spec_toolkit.facts.checkpoint import model_folder
-from spec_toolkit.launch.deployment import folder_of
+from spec_toolkit.launch.deployment import Status, folder_of
+from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Kind
 from spec_toolkit.launch.prepare import prepare
-from spec_toolkit.launch.start import begin, follow, locate, look, stop
+from spec_toolkit.launch.start import start
 from spec_toolkit.prove.buckets import HeldOut, measure, read_held_out
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.report import text
@@ -40,34 +41,29 @@ def command() -> int:
         click.echo(text.findings(refused), err=True)
         return 3
     click.echo(f"$ spec-toolkit deploy {RECIPE}")
-    with folder.asking():
-        if folder.has_owner():
-            stop(folder)
-        leash = begin(folder, ready, locate(ready.plan.recipe))  # closes with this process, which then ends the engine
-        with progress(as_json=False) as shown:
-            event = show_until(follow(folder), ENDS | {Kind.READY}, shown)
+    leash = start(folder, ready, replace=True)  # closes with this process, which then ends the engine
+    with progress(as_json=False) as shown:
+        event = show_until(follow(folder), ENDS | {Kind.READY}, shown)
     if event.kind is not Kind.READY:
         return 3
     try:
         prompts = read_held_out(model_folder(ready.plan.recipe.target.model) or folder.path)
-        asyncio.run(_show(look(folder).address, prompts))
+        asyncio.run(_show(look(folder), prompts))
     finally:
         last = stop(folder)
-    os.close(leash)
+    if leash is not None:
+        os.close(leash)
     click.echo(f"{last.kind.value}: {last.text}; the demo took {time.monotonic() - began:.0f} s")
     return 0 if last.kind is Kind.STOPPED else 3
 
 
-async def _show(address: str, prompts: dict[str, list[HeldOut]]) -> None:
-    async with EngineClient(address) as engine:
+async def _show(status: Status, prompts: dict[str, list[HeldOut]]) -> None:
+    async with EngineClient(status.address) as engine:
         for bucket in ("code", "tool"):
             await _stream(engine, prompts[bucket][0].prompt)
         click.echo(f"Emitted length on held-out prompts, greedy, up to {_TOKENS} tokens, {_PER_BUCKET} at a time:")
-        click.echo(
-            table(
-                await measure(engine, prompts, per_bucket=_PER_BUCKET, max_new_tokens=_TOKENS, concurrency=_PER_BUCKET)
-            )
-        )
+        rows = await measure(engine, prompts, per_bucket=_PER_BUCKET, max_new_tokens=_TOKENS, concurrency=_PER_BUCKET)
+        click.echo(table(rows, status.labels))
 
 
 async def _stream(engine: EngineClient, prompt: str) -> None:

@@ -6,9 +6,10 @@ import click
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.launch.deployment import Folder, Status, folder_of
+from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Event, Kind
 from spec_toolkit.launch.prepare import Prepared, prepare
-from spec_toolkit.launch.start import begin, dry_run, follow, locate, look, release, stop
+from spec_toolkit.launch.start import dry_run, release, start
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.report import text
 from spec_toolkit.report.progress import progress, show_until
@@ -43,9 +44,10 @@ def command(  # noqa: PLR0913 - one argument an option
     if dry or ready.machine:
         click.echo(dry_run(folder, ready))
         return 3 if ready.machine else 0
-    if folder.has_owner() and not replace:
+    leash = start(folder, ready, replace=replace)
+    if leash is None:
         return _already(look(folder), ready, as_json=as_json)
-    return _run(folder, ready, detach=detach, as_json=as_json)
+    return _run(folder, leash, detach=detach, as_json=as_json)
 
 
 def _say_findings(findings: tuple[Finding, ...], *, as_json: bool) -> None:
@@ -61,18 +63,13 @@ def _already(status: Status, ready: Prepared, *, as_json: bool) -> int:
     return 0 if same else 1
 
 
-def _run(folder: Folder, ready: Prepared, *, detach: bool, as_json: bool) -> int:
-    models = locate(ready.plan.recipe)
-    with folder.asking():
-        if folder.has_owner():
-            stop(folder)
-        leash = begin(folder, ready, models)
+def _run(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> int:
     try:
         event = _watch(folder, leash, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
-        # A second one leaves at once; the leash then closes with this process, and that ends the engine.
+        # A second one leaves at once; the leash then closes with this process, which makes the supervisor hurry.
         event = stop(folder)
-        click.echo(text.event_line(event), err=True)
+        click.echo(text.as_json(event) if as_json else text.event_line(event), err=not as_json)
     if event.kind is Kind.READY:
         return 0
     if as_json:
@@ -90,8 +87,7 @@ def _watch(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> Event:
     status = look(folder)
     click.echo(text.as_json(status) if as_json else text.serving(status))
     sys.stdout.flush()
-    if detach:
-        release(leash)
+    if detach and release(leash):
         return event
     with progress(as_json=as_json, spinner=False) as shown:
         return show_until(events, ENDS, shown)

@@ -65,6 +65,10 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away; Python would complain once more at exit
         sys.exit(0)
+    except OSError as error:
+        where = error.filename or "this machine"
+        click.echo(f"{where}: {error.strerror or error}. Check rights and space. [world.system]", err=True)
+        sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -3,7 +3,7 @@
 import click
 
 from spec_toolkit.launch.deployment import existing, known
-from spec_toolkit.launch.start import look
+from spec_toolkit.launch.ending import look
 from spec_toolkit.report import text
 
 

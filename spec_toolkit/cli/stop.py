@@ -3,8 +3,8 @@
 import click
 
 from spec_toolkit.launch.deployment import existing
+from spec_toolkit.launch.ending import stop
 from spec_toolkit.launch.events import Kind
-from spec_toolkit.launch.start import stop
 from spec_toolkit.report import text
 
 

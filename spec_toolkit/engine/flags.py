@@ -36,7 +36,6 @@ class Flag(StrEnum):
     NUM_STEPS = "--speculative-num-steps"
     PORT = "--port"
     PREFILL_GRAPH_BACKEND = "--cuda-graph-backend-prefill"
-    QUANTIZATION = "--quantization"
     REJECTION_SAMPLING = "--speculative-use-rejection-sampling"
     REVISION = "--revision"
     SERVED_NAME = "--served-model-name"

@@ -3,8 +3,7 @@
 A plugin that could not be imported, or that a whitelist left out, makes no sound inside the engine. Its missing report is the only sign.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from spec_toolkit.errors import Finding, Verdict
@@ -19,16 +18,6 @@ from spec_toolkit.handover import (
     process_name,
     report_folder,
 )
-
-_WHITELIST = "SGLANG_PLUGINS"
-
-# Processes these options start load no plugins, or load them where no report can name them.
-_ONE_AT_MOST = {
-    "--tokenizer-worker-num": "each worker is a process that loads no plugins",
-    "--detokenizer-worker-num": "the workers' router is a process that loads no plugins",
-}
-_REFUSED = {"--use-ray": "Ray actors load no plugins"}
-_ONLY_OFF = {"--weight-cache-mode": "the weight cache daemon loads no plugins"}
 
 
 def expected_processes(*, tp: int, pp: int = 1, dp: int = 1, dp_attention: bool = False) -> frozenset[str]:
@@ -87,41 +76,6 @@ def missing_reports(
         due = {hook.target for hook in hooks if report.role in hook.roles}
         findings += [_not_applied(report, target) for target in sorted(due - set(report.applied))]
     return tuple(findings)
-
-
-def uncovered_options(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Options under which some engine process would run unpatched and unseen."""
-    found = [*_uncovered_arguments(arguments)]
-    whitelist = environment.get(_WHITELIST, "")
-    if whitelist.strip() and PLUGIN_NAME not in [name.strip() for name in whitelist.split(",")]:
-        found.append(
-            _refused(
-                "patches.whitelist",
-                _WHITELIST,
-                f"is '{whitelist}', which leaves '{PLUGIN_NAME}' out",
-                why="the engine would start without its patches",
-                remedy=f"Add {PLUGIN_NAME} to it, or unset it.",
-            )
-        )
-    return tuple(found)
-
-
-def _uncovered_arguments(arguments: Sequence[str]) -> Iterator[Finding]:
-    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        flag, equals, value = argument.partition("=")
-        value = value if equals else following
-        if flag in _ONE_AT_MOST and value != "1":
-            yield _uncovered(f"{flag} {value}", _ONE_AT_MOST[flag], f"Leave {flag} at 1.")
-        elif flag in _REFUSED:
-            yield _uncovered(flag, _REFUSED[flag], f"Leave {flag} out.")
-        elif flag in _ONLY_OFF and value != "off":
-            yield _uncovered(f"{flag} {value}", _ONLY_OFF[flag], f"Leave {flag} out.")
-
-
-def _uncovered(option: str, why: str, remedy: str) -> Finding:
-    return _refused(
-        "patches.uncovered-process", option, "starts processes that patches cannot reach", why=why, remedy=remedy
-    )
 
 
 def _silent(name: str, reports: Sequence[Report], live: frozenset[int], sha256: str) -> Finding:

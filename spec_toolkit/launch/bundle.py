@@ -5,6 +5,7 @@ import os
 import platform
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -24,6 +25,14 @@ def write_bundle(folder: Folder, to: Path) -> list[str]:
     """
     key = folder.admin_key.read_bytes().strip() if folder.admin_key.exists() else b""
     descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        return _write(folder, key, descriptor)
+    except BaseException:
+        to.unlink()  # half an archive would only stand in the next one's way
+        raise
+
+
+def _write(folder: Folder, key: bytes, descriptor: int) -> list[str]:
     names = []
     with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
         for name, content in _contents(folder):
@@ -37,8 +46,10 @@ def write_bundle(folder: Folder, to: Path) -> list[str]:
 
 def _contents(folder: Folder) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.path.rglob("*")):
-        if path.is_file() and not path.is_symlink() and path.name not in _SECRET_FILES and path.suffix != ".lock":
-            yield str(path.relative_to(folder.path)), path.read_bytes()
+        left_out = path.name in _SECRET_FILES or path.name.startswith(".") or path.suffix == ".lock"
+        if path.is_file() and not path.is_symlink() and not left_out:
+            with suppress(FileNotFoundError):  # rotated away, or replaced, since it was listed
+                yield str(path.relative_to(folder.path)), path.read_bytes()
     yield "machine.json", msgspec.json.format(msgspec.json.encode(read_machine()), indent=2)
     yield "versions.txt", _versions().encode()
 

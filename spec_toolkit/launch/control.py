@@ -3,19 +3,22 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from spec_toolkit.errors import ActError
-from spec_toolkit.launch.deployment import Folder
+from spec_toolkit.launch.deployment import Folder, write_private
 
 _REQUEST_BYTES = 4096
 _ANSWER_SECONDS = 5.0
+_AGAIN_SECONDS = 0.05
 
 
-async def serve(folder: Folder, handle: Callable[[str], dict[str, object]]) -> asyncio.Server:
-    """Listen for `{"do": VERB}`; only this user can connect. The caller closes the server."""
-    path = folder.socket_path()
+@asynccontextmanager
+async def listening(folder: Folder, handle: Callable[[str], dict[str, object]]) -> AsyncIterator[None]:
+    """Take `{"do": VERB}` meanwhile; only this user can connect."""
+    path = folder.make_socket_path()
     path.unlink(missing_ok=True)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -24,7 +27,7 @@ async def serve(folder: Folder, handle: Callable[[str], dict[str, object]]) -> a
             request = json.loads(line)
             writer.write(json.dumps(handle(str(request["do"]))).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), _ANSWER_SECONDS)
-        except (ValueError, KeyError, TypeError, TimeoutError, ConnectionError):
+        except (ValueError, KeyError, TypeError, RecursionError, TimeoutError, ConnectionError):
             pass  # a caller that breaks off or talks nonsense is no reason to stop an engine
         finally:
             writer.close()
@@ -34,25 +37,52 @@ async def serve(folder: Folder, handle: Callable[[str], dict[str, object]]) -> a
         server = await asyncio.start_unix_server(talk, path=str(path), limit=_REQUEST_BYTES)
     finally:
         os.umask(old)
-    folder.socket_note.write_text(str(path))
-    return server
+    try:
+        write_private(folder.socket_note, str(path).encode())
+        yield
+    finally:
+        server.close()
+        for file in (folder.socket_note, path):
+            file.unlink(missing_ok=True)
+        if path.parent != folder.path:
+            path.parent.rmdir()
 
 
 async def ask(folder: Folder, verb: str) -> dict[str, object]:
+    """What the supervisor answers. Right after its start it may not listen yet: asked again until the deadline. ActError then."""
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while True:
+        try:
+            return await _ask_once(folder, verb)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            if time.monotonic() > deadline:
+                raise _not_taken(folder, verb, error) from error
+            await asyncio.sleep(_AGAIN_SECONDS)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise _not_taken(folder, verb, error) from error
+
+
+async def _ask_once(folder: Folder, verb: str) -> dict[str, object]:
+    path = _read_note(folder)
+    reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(path), _ANSWER_SECONDS)
     try:
-        path = Path(folder.socket_note.read_text())
-        reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(str(path)), _ANSWER_SECONDS)
         writer.write(json.dumps({"do": verb}).encode() + b"\n")
-        line = await asyncio.wait_for(reader.readline(), _ANSWER_SECONDS)
+        answer = json.loads(await asyncio.wait_for(reader.readline(), _ANSWER_SECONDS))
+    finally:
         writer.close()
-        answer = json.loads(line)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ActError.of(
-            "control.no-answer",
-            folder.name,
-            f"its supervisor did not take {verb!r} ({type(error).__name__})",
-            remedy=f"See what it did last: `spec-toolkit logs {folder.name}`.",
-        ) from error
     if not isinstance(answer, dict):
-        raise ActError.of("control.no-answer", folder.name, f"its supervisor answered {answer!r} to {verb!r}")
+        raise ValueError(f"{answer!r} is no answer")  # noqa: TRY004 - the far side's fault, as text that is no JSON is
     return answer
+
+
+def _read_note(folder: Folder) -> str:
+    return folder.socket_note.read_text()
+
+
+def _not_taken(folder: Folder, verb: str, error: Exception) -> ActError:
+    return ActError.of(
+        "control.no-answer",
+        folder.name,
+        f"its supervisor did not take {verb!r} ({type(error).__name__})",
+        remedy=f"See what it did last: `spec-toolkit logs {folder.name} --events`.",
+    )

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,9 +19,19 @@ import msgspec
 from msgspec import Struct
 
 from spec_toolkit.errors import FactsError, RecipeError
+from spec_toolkit.handover import report_folder
 from spec_toolkit.launch.events import Event
 
+_LOCK_SECONDS = 2.0
 _SOCKET_PATH_BYTES = 100  # a unix socket's path holds 107 bytes; its temporary neighbour is a little longer
+
+
+class Keeper(Struct, frozen=True, kw_only=True):
+    """Names one process for good: a number alone may belong to somebody else by now."""
+
+    pid: int  # leads the session that the engine's processes belong to
+    started: int  # clock ticks after boot, from /proc/<pid>/stat
+    boot: str  # /proc/sys/kernel/random/boot_id
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -35,7 +46,8 @@ class Status(Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()  # words that go wherever its numbers go: lossy, simulated, rehearsal, unproven
     address: str = ""
     supervisor_pid: int = 0
-    keeper_pid: int = 0  # leads the session that every engine process belongs to
+    run: str = ""  # which start this is; another one has another
+    keeper: Keeper | None = None
     attempts: int = 0
     target_commit: str = ""  # what was launched, whether the recipe pinned it or the hub resolved it
     draft_commit: str = ""  # of a separate draft
@@ -43,6 +55,19 @@ class Status(Struct, frozen=True, kw_only=True):
     emitted_length: float | None = None  # of the smoke test; None: no speculation
     started_at: str = ""
     exit_code: int | None = None
+
+
+def identify(pid: int) -> Keeper | None:
+    """None where no such process runs."""
+    try:
+        started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return None
+    return Keeper(pid=pid, started=started, boot=boot_id())
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 class Folder:
@@ -69,20 +94,31 @@ class Folder:
 
     def clear(self) -> None:
         """Forget an earlier run, so that nobody reads its end as this one's."""
-        for file in (self.status_file, self.events_file, self.socket_note, self.engine_log, self.supervisor_log):
+        for file in (
+            self.launch,  # first: without it nobody takes what is left for a deployment
+            self.status_file,
+            self.events_file,
+            self.socket_note,
+            self.engine_log,
+            self.supervisor_log,
+        ):
             file.unlink(missing_ok=True)
         for old in self.path.glob("engine.log.*"):
             old.unlink()
-        shutil.rmtree(self.path / "patches.json.d", ignore_errors=True)
+        self.forget_reports()
+
+    def forget_reports(self) -> None:
+        """Before each start: an earlier process' report says nothing about the engine that runs next."""
+        shutil.rmtree(report_folder(self.patch_list), ignore_errors=True)
 
     def has_owner(self) -> bool:
-        """True while a supervisor lives."""
+        """True while a supervisor lives. A shared lock: those who ask do not see each other as an owner."""
         try:
-            descriptor = os.open(self.owner_lock, os.O_RDWR)
+            descriptor = os.open(self.owner_lock, os.O_RDONLY)
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:
@@ -90,9 +126,9 @@ class Folder:
         return False
 
     def own(self) -> int:
-        """Take the owner's lock for the life of this process; the descriptor must be kept."""
+        """Take the owner's lock for the life of this process; the descriptor must be kept. BlockingIOError if it is taken."""
         descriptor = os.open(self.owner_lock, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock_within(descriptor, _LOCK_SECONDS)  # somebody may just be asking
         return descriptor
 
     @contextmanager
@@ -102,7 +138,7 @@ class Folder:
         descriptor = os.open(self.path / "ask.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock_within(descriptor, _LOCK_SECONDS)  # a `status` holds it for a moment
             except BlockingIOError:
                 raise FactsError.of(
                     "deploy.busy",
@@ -115,10 +151,18 @@ class Folder:
             os.close(descriptor)
 
     def status(self) -> Status | None:
+        """FactsError where the file is there and is not ours: written by another version, or by hand."""
         try:
             return msgspec.json.decode(self.status_file.read_bytes(), type=Status)
         except FileNotFoundError:
             return None
+        except msgspec.DecodeError as error:
+            raise FactsError.of(
+                "deploy.status-unreadable",
+                str(self.status_file),
+                f"is not a status of this version ({error})",
+                remedy=f"If nothing of it runs any more, remove {self.path}.",
+            ) from None
 
     def write_status(self, status: Status) -> None:
         write_private(self.status_file, msgspec.json.encode(status))
@@ -135,19 +179,34 @@ class Folder:
         return events
 
     def append_event(self, event: Event) -> None:
-        # One write of one line: a reader sees whole lines or none.
-        descriptor = os.open(self.events_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # One write of one line, on a line of its own even after one that a full disk cut short.
+        descriptor = os.open(self.events_file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(descriptor, msgspec.json.encode(event) + b"\n")
+            size = os.fstat(descriptor).st_size
+            torn = size and os.pread(descriptor, 1, size - 1) != b"\n"
+            os.write(descriptor, (b"\n" if torn else b"") + msgspec.json.encode(event) + b"\n")
         finally:
             os.close(descriptor)
 
-    def socket_path(self) -> Path:
-        """Where the supervisor listens; in a folder of its own where this one's path is too long for a socket."""
+    def make_socket_path(self) -> Path:
+        """Where the supervisor listens; in a fresh folder of its own where this one's path is too long for a socket."""
         near = self.path / "control.sock"
         if len(os.fsencode(near)) <= _SOCKET_PATH_BYTES:
             return near
         return Path(tempfile.mkdtemp(prefix="spec-toolkit-")) / "control.sock"
+
+
+def _lock_within(descriptor: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -180,8 +239,10 @@ def write_json(path: Path, record: Any) -> None:
 
 
 def deployments_folder() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "spec-toolkit" / "deployments"
+    base = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not base.is_absolute():  # as the XDG specification says: unset, empty and relative are the same
+        base = Path.home() / ".local" / "state"
+    return base / "spec-toolkit" / "deployments"
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")

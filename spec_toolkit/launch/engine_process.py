@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Self
 
 from spec_toolkit.engine.log import Station, read_station
+from spec_toolkit.errors import EngineError
 from spec_toolkit.launch.spec import LaunchSpec
 
 LOG_BYTES = 64 * 2**20  # of one log file; then it is rotated
 LOG_FILES = 3
 _LINE_BYTES = 256 * 1024  # the engine writes its arguments as one line of some 20 kB
 _TAIL_LINES = 200
+_KEEPER_SECONDS = 15.0  # for a keeper to kill its tree
 _STRUCK = b"<redacted>"
 
 _KEEPER = str(Path(__file__).with_name("keeper.py"))
@@ -35,11 +37,13 @@ class EngineProcess:
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self.key_was_logged = asyncio.Event()
         self.stations: asyncio.Queue[Station] = asyncio.Queue(maxsize=1024)
+        self._keeper_ended = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, spec: LaunchSpec, log: Path, *, secret: str, grace_seconds: float) -> Self:
+    async def start(cls, spec: LaunchSpec, log_file: Path, *, secret: str, grace_seconds: float) -> Self:
         environment = {k: v for k, v in os.environ.items() if k not in spec.unset_environment} | spec.set_environment
+        log = RotatingLog(log_file)
         theirs, ours = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -53,12 +57,30 @@ class EngineProcess:
             )
         except BaseException:
             os.close(ours)
+            log.close()
             raise
         finally:
             os.close(theirs)
         engine = cls(process, ours, grace_seconds)
-        engine._reader = asyncio.create_task(engine._read(RotatingLog(log), secret.encode()))
+        engine._reader = asyncio.create_task(engine._read(log, secret.encode()))
+        engine._watch_keeper()
         return engine
+
+    def _watch_keeper(self) -> None:
+        """By pidfd: asyncio's own wait() comes back only when the last orphan has closed the pipe."""
+        loop = asyncio.get_running_loop()
+        try:
+            descriptor = os.pidfd_open(self.keeper_pid)
+        except ProcessLookupError:
+            self._keeper_ended.set()
+            return
+
+        def ended() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._keeper_ended.set()
+
+        loop.add_reader(descriptor, ended)
 
     @property
     def keeper_pid(self) -> int:
@@ -66,29 +88,41 @@ class EngineProcess:
 
     async def wait(self) -> int:
         """The engine's exit code, 128 + n for signal n; its log is complete then."""
-        code = await self._process.wait()
+        await self._keeper_ended.wait()
+        while (code := self._process.returncode) is None:  # noqa: ASYNC110 - asyncio reaps it and tells nobody
+            await asyncio.sleep(0.01)
+        if code < 0:  # the keeper itself was killed, and could not end what it kept
+            end_session(self.keeper_pid)
         if self._reader is not None:
             # Shielded: a caller that stops waiting must not stop the log.
             await asyncio.shield(self._reader)
-        return code
+        return code if code >= 0 else 128 - code
 
-    async def stop(self) -> int:
-        """Ask, wait, then kill; nothing of the tree is left when this returns."""
+    async def stop(self, at_once: asyncio.Event) -> None:
+        """Ask, wait for the grace time or until `at_once`, then kill; nothing of the tree is left when this returns."""
         if self._process.returncode is None:
             self._process.terminate()
-        try:
-            return await asyncio.wait_for(asyncio.shield(self.wait()), self._grace_seconds + 15)
-        except TimeoutError:
-            return await self.kill()
+        ended, hurried = asyncio.create_task(self.wait()), asyncio.create_task(at_once.wait())
+        patience = self._grace_seconds + _KEEPER_SECONDS
+        await asyncio.wait({ended, hurried}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for task in (ended, hurried):
+            task.cancel()
+        await self.kill()
 
     async def kill(self) -> int:
-        """Close the lifeline: the keeper kills the tree. Should the keeper be gone or stuck, its session is killed from here."""
+        """Close the lifeline: the keeper kills the tree. Raises EngineError where something does not die."""
         self._close_lifeline()
-        try:
-            return await asyncio.wait_for(asyncio.shield(self.wait()), 10)
-        except TimeoutError:
-            end_session(self.keeper_pid)
-            return await self.wait()
+        for _ in range(2):
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(asyncio.shield(self.wait()), _KEEPER_SECONDS)
+            left = end_session(self.keeper_pid)  # the keeper is stuck: do its work
+        raise EngineError.of(
+            "engine.undead",
+            "engine",
+            f"processes {', '.join(map(str, left)) or self.keeper_pid} do not end on SIGKILL",
+            why="they hang inside the kernel, most likely in a GPU driver call",
+            remedy="Reset the GPU or restart the machine; see runbooks/engine-lost.md.",
+        )
 
     def _close_lifeline(self) -> None:
         if self._lifeline >= 0:
@@ -150,17 +184,18 @@ class RotatingLog:
         self._written = os.fstat(self._descriptor).st_size
 
     def _rotate(self) -> None:
-        self.close()
+        """The old file is closed last: whatever fails before, lines still go somewhere, and to no descriptor of others."""
         for number in range(self._files - 1, 0, -1):
-            older = self._path.with_name(f"{self._path.name}.{number}")
             newer = self._path.with_name(f"{self._path.name}.{number - 1}") if number > 1 else self._path
-            if newer.exists():
-                newer.replace(older)
+            with suppress(FileNotFoundError):
+                newer.replace(self._path.with_name(f"{self._path.name}.{number}"))
+        full = self._descriptor
         self._open()
+        os.close(full)
 
 
 def end_session(session: int) -> list[int]:
-    """Kill every process of a session whose keeper is gone; returns the ids it found. Touches nothing else."""
+    """Kill every process of a session; returns the ids it found. The caller knows that the session is ours."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

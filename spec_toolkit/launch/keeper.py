@@ -56,6 +56,7 @@ def descendants(root: int) -> list[int]:
 
 def end_tree() -> None:
     """Kill and reap everything below us; orphans fall to us, so it ends when we have no child left."""
+    pause_seconds = 0.01
     while True:
         for pid in descendants(os.getpid()):
             try:
@@ -67,51 +68,54 @@ def end_tree() -> None:
                 pass
         except ChildProcessError:
             return
-        time.sleep(0.01)  # a killed process takes a moment to die
+        time.sleep(pause_seconds)  # a killed process takes a moment to die; one inside a driver call, longer
+        pause_seconds = min(2 * pause_seconds, 1.0)
 
 
 class _Stop(Exception):  # noqa: N818 - a request, not an error
     pass
 
 
+def _be_deaf() -> None:
+    """From here on nothing may interrupt the ending of the tree."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _on_signal(number: int, _frame: object) -> None:
+    _be_deaf()
     raise _Stop(signal.Signals(number).name)
 
 
 def keep(lifeline: int, grace_seconds: float, command: list[str]) -> int:
     _prctl(_SET_CHILD_SUBREAPER, 1)
     os.set_inheritable(lifeline, False)
-    signal.signal(signal.SIGTERM, _on_signal)
-    signal.signal(signal.SIGINT, _on_signal)
     myself, engine, code = os.getpid(), None, None
     try:
+        signal.signal(signal.SIGTERM, _on_signal)
+        signal.signal(signal.SIGINT, _on_signal)
         # A preexec function is safe here: this process has one thread and nothing but the standard library.
         engine = subprocess.Popen(command, preexec_fn=lambda: _die_with(myself))  # noqa: PLW1509, S603 - see above; our own argv
-        if _ends_before(engine, lifeline):
-            code = engine.wait()
+        code = _wait(engine, lifeline, None)
     except _Stop:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        code = _let_finish(engine, grace_seconds) if engine else None
+        if engine is not None:
+            engine.terminate()
+            code = _wait(engine, lifeline, grace_seconds)
     finally:
-        end_tree()
+        try:
+            _be_deaf()
+        finally:  # a last signal may come between the two
+            end_tree()
     if code is None:
         return 128 + signal.SIGKILL
     return code if code >= 0 else 128 - code
 
 
-def _ends_before(engine: subprocess.Popen[bytes], lifeline: int) -> bool:
+def _wait(engine: subprocess.Popen[bytes], lifeline: int, seconds: float | None) -> int | None:
+    """The engine's return code; None where the lifeline closes or the time is over first."""
     pidfd = os.pidfd_open(engine.pid)
-    ready, _, _ = select.select([lifeline, pidfd], [], [])
-    return pidfd in ready
-
-
-def _let_finish(engine: subprocess.Popen[bytes], grace_seconds: float) -> int | None:
-    engine.terminate()
-    try:
-        return engine.wait(grace_seconds)
-    except subprocess.TimeoutExpired:
-        return None
+    ready, _, _ = select.select([lifeline, pidfd], [], [], seconds)
+    return engine.wait() if pidfd in ready else None
 
 
 if __name__ == "__main__":

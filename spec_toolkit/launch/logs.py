@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from spec_toolkit.launch.deployment import Folder
 
@@ -29,25 +30,29 @@ def last_lines(log: Path, count: int) -> tuple[str, int]:
 def follow_lines(folder: Folder, position: int) -> Iterator[str]:
     """Whole lines from `position` on, across rotations, until the deployment's supervisor is gone."""
     pending = b""
-    inode = _inode(folder.engine_log)
-    while True:
-        alive = folder.has_owner()  # before reading: its last lines are then read
-        if (now := _inode(folder.engine_log)) != inode:
-            inode, position = now, 0
-        if inode:
-            with folder.engine_log.open("rb") as file:
-                file.seek(position)
-                chunk = file.read()
-            position += len(chunk)
-            *lines, pending = (pending + chunk).split(b"\n")
-            yield from (line.decode(errors="replace") + "\n" for line in lines)
-        if not alive:
-            return
-        time.sleep(_LOOK_SECONDS)
-
-
-def _inode(path: Path) -> int:
+    file: BinaryIO | None = None
     try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return 0
+        while True:
+            alive = folder.has_owner()  # before reading: its last lines are then read
+            if file is None and folder.engine_log.exists():
+                file = folder.engine_log.open("rb")
+                file.seek(position)
+            if file is not None:
+                # Before reading: a file that is rotated by now gets no line any more, so that one reading is the last.
+                rotated = not folder.engine_log.exists() or not _is_same(file, folder.engine_log)
+                *lines, pending = (pending + file.read()).split(b"\n")
+                yield from (line.decode(errors="replace") + "\n" for line in lines)
+                if rotated:
+                    file.close()
+                    file, position = None, 0
+                    continue
+            if not alive:
+                return
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _is_same(file: BinaryIO, path: Path) -> bool:
+    return os.path.samestat(os.fstat(file.fileno()), path.stat())

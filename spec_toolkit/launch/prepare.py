@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spec_toolkit.engine.patch_file import Family
-from spec_toolkit.engine.patch_reports import uncovered_options
 from spec_toolkit.engine.patches import (
     Patch,
     choose_patches,
@@ -14,7 +13,7 @@ from spec_toolkit.engine.patches import (
     read_patches,
     verify,
 )
-from spec_toolkit.errors import FactsError, Finding, Verdict
+from spec_toolkit.errors import EngineError, FactsError, Finding, RecipeError, Verdict
 from spec_toolkit.facts.checkpoint import content_hash, model_folder, read_checkpoint
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.facts.machine import read_machine
@@ -43,7 +42,10 @@ class Prepared:
 def plan_recipe(path: Path) -> tuple[LoadedRecipe, Plan]:
     """RecipeError or FactsError where there is nothing to plan; whatever else is wrong stands in the plan's findings."""
     loaded, tables = load_recipe(path), load_tables()
-    return _plan(loaded, tables, _read_target(loaded))
+    checkpoint = _read_target(loaded)
+    _, plan = _plan(loaded, tables, checkpoint)
+    _choose_patches(plan, tables, checkpoint)
+    return loaded, plan
 
 
 def prepare(path: Path) -> Prepared:
@@ -70,9 +72,11 @@ def _choose_patches(plan: Plan, tables: Tables, checkpoint: Checkpoint | None) -
     recipe = plan.recipe
     folder = patches_folder(shipped("patches"), tables.engine.version)
     family = _family(recipe.target.model, tables, checkpoint)
-    return choose_patches(
-        read_patches(folder), family=family, rehearsal=recipe.is_rehearsal, requested=recipe.engine.patches
-    )
+    patches = read_patches(folder)
+    try:
+        return choose_patches(patches, family=family, rehearsal=recipe.is_rehearsal, requested=recipe.engine.patches)
+    except EngineError as error:  # the recipe asks for what there is not
+        raise RecipeError(*error.findings) from None
 
 
 def _family(model: str, tables: Tables, checkpoint: Checkpoint | None) -> Family:
@@ -107,7 +111,4 @@ def _machine(plan: Plan, patches: tuple[Patch, ...], tables: Tables) -> list[Fin
         )
         return found
     found += mismatches(check for patch in patches for check in verify(patch))
-    extra = [part for arg in plan.recipe.engine.extra_args for part in (arg.flag, str(arg.value or ""))]
-    # The whitelist is taken out of the engine's environment; only arguments can still leave a process out.
-    found += uncovered_options(extra, {})
     return found

@@ -23,7 +23,6 @@ class Smoke(Struct, frozen=True, kw_only=True):
     emitted_tokens: int
     rounds: int | None
     emitted_length: float | None  # bonus included; None: no speculation
-    seconds: float  # of the whole answer, as the engine measured it
 
 
 async def answer_once(engine: EngineClient, *, speculates: bool, seconds: float) -> Smoke:
@@ -54,7 +53,6 @@ async def answer_once(engine: EngineClient, *, speculates: bool, seconds: float)
         emitted_tokens=seen.emitted_tokens,
         rounds=seen.rounds,
         emitted_length=seen.emitted_length,
-        seconds=float(answer["meta_info"]["e2e_latency"]),
     )
 
 

@@ -1,28 +1,21 @@
-"""Starting, following and ending a deployment from a command. Touches the world."""
+"""Starting a deployment from a command. Touches the world."""
 
-import asyncio
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import msgspec
-
 from spec_toolkit.engine.flags import ADMIN_KEY
 from spec_toolkit.engine.patches import hand_over
-from spec_toolkit.errors import EngineError, FactsError
+from spec_toolkit.errors import EngineError
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.hub import resolve_revision
-from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Status, write_json, write_private
-from spec_toolkit.launch.engine_process import end_session
-from spec_toolkit.launch.events import ENDS, Event, Kind
+from spec_toolkit.launch.ending import last_line, stop
 from spec_toolkit.launch.prepare import Prepared
 from spec_toolkit.launch.record import Launch
 from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
@@ -33,7 +26,6 @@ from spec_toolkit.terms import Method, Mode
 
 _FOLLOW_SECONDS = 0.1  # between two looks at the events
 _OWNED_SECONDS = 60.0  # for the supervisor's imports, on a busy machine
-_STOP_MARGIN_SECONDS = 30.0  # beyond the drain time, until a stop counts as not taken
 _OPEN = "<resolved at deploy>"
 
 
@@ -68,9 +60,10 @@ def _locate(model: str, revision: str | None, part: str, *, ask_hub: bool) -> tu
         return model, revision, ()
     if not ask_hub:
         return model, _OPEN, ()
-    commit = resolve_revision(model, None).commit
+    resolved = resolve_revision(model, None)
+    commit = resolved.commit
     # Quoted: a commit of digits alone, or of digits around one 'e', would be a number to YAML.
-    return model, commit, (f'{part}: {{revision: "{commit}"}}',)
+    return model, commit, (f'{part}: {{revision: "{commit}"}}  # says {resolved.origin.value}',)
 
 
 def free_ports(count: int) -> list[int]:
@@ -87,7 +80,8 @@ def free_ports(count: int) -> list[int]:
 
 def attempts(plan: Plan, models: Models, folder: Folder) -> tuple[LaunchSpec, ...]:
     """With speculation, once more, then without: as far as the recipe allows."""
-    speculate = plan.recipe.draft.method is not Method.NONE and set(plan.recipe.policy.allow) != {Mode.AUTOREGRESSIVE}
+    # Until the policy can hold an engine at fewer steps, one that speculates runs at full depth: only where that is allowed.
+    speculate = plan.recipe.draft.method is not Method.NONE and Mode.FULL in plan.recipe.policy.allow
     kinds = [True, True] if speculate else [False]
     if speculate and Mode.AUTOREGRESSIVE in plan.recipe.policy.allow:
         kinds.append(False)
@@ -117,6 +111,19 @@ def dry_run(folder: Folder, ready: Prepared) -> str:
     models = locate(ready.plan.recipe, ask_hub=False)
     first, *_ = attempts(ready.plan, models, folder)
     return as_shell(first)
+
+
+def start(folder: Folder, ready: Prepared, *, replace: bool) -> int | None:
+    """Start, and return the leash; None where the deployment runs already and is not to be replaced."""
+    if folder.has_owner() and not replace:
+        return None
+    models = locate(ready.plan.recipe)  # may ask the hub, so before anything is locked
+    with folder.asking():
+        if folder.has_owner():
+            if not replace:
+                return None
+            stop(folder)
+        return begin(folder, ready, models)
 
 
 def begin(folder: Folder, ready: Prepared, models: Models) -> int:
@@ -158,6 +165,7 @@ def _first_status(folder: Folder, ready: Prepared, models: Models, first: Launch
         recipe_sha256=ready.loaded.sha256,
         mode=(Mode.FULL if first.speculates else Mode.AUTOREGRESSIVE).value,
         labels=ready.plan.labels,
+        run=secrets.token_hex(8),
         target_commit=models.target_commit or recipe.target.revision or "",
         draft_commit=models.draft_commit or "",
         write_into_recipe=models.write_into_recipe,
@@ -190,91 +198,19 @@ def _spawn(folder: Folder) -> int:
             raise EngineError.of(
                 "deploy.no-supervisor",
                 folder.name,
-                f"its supervisor did not come up{_last_line(folder)}",
+                f"its supervisor did not come up{last_line(folder)}",
                 remedy=f"See {folder.supervisor_log}.",
             )
         time.sleep(_FOLLOW_SECONDS / 10)
     return ours
 
 
-def _last_line(folder: Folder) -> str:
-    words = folder.supervisor_log.read_text(errors="replace").splitlines() if folder.supervisor_log.exists() else []
-    return f'; its last words: "{words[-1][:200]}"' if words else ""
-
-
-def release(leash: int) -> None:
-    """Let the supervisor go on without us."""
-    os.write(leash, b".")
-    os.close(leash)
-
-
-def follow(folder: Folder) -> Iterator[Event]:
-    """Every event from the first, as they come, until the one that ends the deployment.
-
-    A supervisor that was killed writes no last event: then what its keeper left is swept, and the last event says so.
-    """
-    seen = 0
-    while True:
-        owned = folder.has_owner()  # before reading: what it wrote before it ended is then read
-        events = folder.events()
-        yield from events[seen:]
-        seen = len(events)
-        if events and events[-1].kind in ENDS:
-            return
-        if not owned:
-            yield bury(folder)
-            return
-        time.sleep(_FOLLOW_SECONDS)
-
-
-def bury(folder: Folder) -> Event:
-    """Record the end of a deployment whose supervisor is gone, and end what it may have left."""
-    status = folder.status()
-    left = end_session(status.keeper_pid) if status and status.keeper_pid else []
-    found = f"; {len(left)} engine processes were left and are ended" if left else "; it left no process"
-    event = Event(
-        at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge: events carry wall-clock time
-        elapsed_seconds=0.0,
-        kind=Kind.FAILED,
-        text=f"supervisor: ended without a word (killed?){found}{_last_line(folder)}. See runbooks/engine-lost.md.",
-        runbook="runbooks/engine-lost.md",
-    )
-    folder.append_event(event)
-    if status:
-        folder.write_status(
-            msgspec.structs.replace(status, phase="failed", address="", keeper_pid=0, reason=event.text)
-        )
-    return event
-
-
-def look(folder: Folder) -> Status:
-    """How a deployment stands, as seen from outside: a supervisor that died without a word is found and recorded."""
-    with suppress(FactsError), folder.asking():  # somebody starting it writes its status soon
-        status = folder.status()
-        if status and status.phase not in ("stopped", "failed") and not folder.has_owner():
-            bury(folder)
-    status = folder.status()
-    if status is None:
-        raise FactsError.of("deploy.no-status", folder.name, "its status file is gone", remedy="Deploy it again.")
-    return status
-
-
-def stop(folder: Folder) -> Event:
-    """Ask, and wait for the end; raises EngineError where it does not come."""
-    if not folder.has_owner():
-        look(folder)
-        return folder.events()[-1]
-    asyncio.run(control.ask(folder, "stop"))
-    drain_seconds = msgspec.json.decode(folder.launch.read_bytes(), type=Launch).drain_seconds
-    patience_seconds = drain_seconds + _STOP_MARGIN_SECONDS
-    deadline = time.monotonic() + patience_seconds
-    while folder.has_owner():
-        if time.monotonic() > deadline:
-            raise EngineError.of(
-                "stop.not-taken",
-                folder.name,
-                f"still running {patience_seconds:g} s after it was asked to stop",
-                remedy="See runbooks/engine-lost.md.",
-            )
-        time.sleep(_FOLLOW_SECONDS)
-    return folder.events()[-1]
+def release(leash: int) -> bool:
+    """Let the supervisor go on without us; False where it has just ended."""
+    try:
+        os.write(leash, b".")
+    except BrokenPipeError:
+        return False
+    finally:
+        os.close(leash)
+    return True

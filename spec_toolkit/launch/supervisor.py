@@ -8,40 +8,33 @@ so no crash loop. A patch that does not apply ends the deployment at once: the s
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from spec_toolkit.engine.client import EngineClient
-from spec_toolkit.engine.log import Phase, last_words
+from spec_toolkit.engine.log import Phase
 from spec_toolkit.engine.patch_reports import alive, missing_reports, read_reports
 from spec_toolkit.errors import EngineError, SpecError
-from spec_toolkit.handover import ENDED_BY_PATCHES, decode_list, list_sha256
+from spec_toolkit.handover import decode_list, list_sha256
 from spec_toolkit.launch import control, smoke
-from spec_toolkit.launch.deployment import Folder
+from spec_toolkit.launch.deployment import Folder, identify
 from spec_toolkit.launch.engine_process import EngineProcess, Watch
 from spec_toolkit.launch.events import Kind
+from spec_toolkit.launch.failure import EngineGone, Failure, failure, own_fault, refusal
 from spec_toolkit.launch.record import Launch, Record
 from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.terms import Mode
 
+_TELL_SECONDS = 5.0  # from a request that broke off to the engine's end
+_END_SECONDS = 0.3  # from the end of one engine process to the engine's, if that was the cause
 _HEALTH_SECONDS = 60.0  # from the engine's own "ready" to its first health answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Why an attempt ended."""
-
-    text: str
-    runbook: str
-    exit_code: int | None = None
-    final: bool = False  # another attempt could only end the same way
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error
@@ -54,39 +47,45 @@ class Supervisor:
         self._launch = launch
         self._record = Record(folder, launch.status)
         self._stop_asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._at_once = asyncio.Event()
 
     def ask_stop(self, who: str) -> None:
-        if not self._stop_asked.done():
+        """Asked once, running requests may finish; asked again, nothing is waited for."""
+        if self._stop_asked.done():
+            self._at_once.set()
+        else:
             self._stop_asked.set_result(who)
 
     async def run(self) -> int:
         """Until the deployment has ended; 0 where somebody asked for that."""
         self._record.note(supervisor_pid=os.getpid())
         try:
-            failure = await self._try_attempts()
+            failed = await self._try_attempts()
         except Stopped as stopped:
             self._end(Kind.STOPPED, "stopped", str(stopped))
             return 0
-        self._end(Kind.FAILED, "failed", failure.text, exit_code=failure.exit_code, runbook=failure.runbook)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the deployment's end is written down before this process goes
+            failed = own_fault(error)
+        self._end(Kind.FAILED, "failed", failed.text, exit_code=failed.exit_code, runbook=failed.runbook)
         return 3
 
     async def _try_attempts(self) -> Failure:
         last = len(self._launch.attempts) - 1
         for number, spec in enumerate(self._launch.attempts):
-            failure = await self._attempt(number, spec)
-            if failure.final or number == last:
+            failed = await self._attempt(number, spec)
+            if failed.final or number == last:
                 break
-            self._announce_next(failure, spec, self._launch.attempts[number + 1])
-        return failure
+            self._announce_next(failed, spec, self._launch.attempts[number + 1])
+        return failed
 
-    def _announce_next(self, failure: Failure, this: LaunchSpec, following: LaunchSpec) -> None:
+    def _announce_next(self, failed: Failure, this: LaunchSpec, following: LaunchSpec) -> None:
         if following.speculates == this.speculates:
-            self._record.event(Kind.RETRY, f"{failure.text} Trying once more.", exit_code=failure.exit_code)
+            self._record.event(Kind.RETRY, f"{failed.text} Trying once more.", exit_code=failed.exit_code)
         else:
-            reason = f"speculation could not start: {failure.text}"
+            reason = f"speculation could not start: {failed.text}"
             self._record.note(mode=Mode.AUTOREGRESSIVE.value, reason=reason)
             self._record.event(
-                Kind.FALLBACK, f"{failure.text} Starting without speculation.", exit_code=failure.exit_code
+                Kind.FALLBACK, f"{failed.text} Starting without speculation.", exit_code=failed.exit_code
             )
 
     async def _attempt(self, number: int, spec: LaunchSpec) -> Failure:
@@ -94,68 +93,78 @@ class Supervisor:
         self._record.note(attempts=number + 1, address="", phase=Phase.STARTING.value)
         with_or_without = "with" if spec.speculates else "without"
         self._record.event(Kind.ATTEMPT, f"starting the engine {with_or_without} speculation (attempt {number + 1})")
+        self._folder.forget_reports()
         engine = await EngineProcess.start(
             spec,
             self._folder.engine_log,
             secret=self._folder.admin_key.read_text().strip(),
             grace_seconds=self._launch.drain_seconds,
         )
-        self._record.note(keeper_pid=engine.keeper_pid)
+        self._record.note(keeper=identify(engine.keeper_pid))
         began, ready = time.monotonic(), False
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         watch = Watch(lost)
         try:
             await self._until(engine, lost, self._become_ready(engine, spec, watch), self._launch.ready_seconds)
             ready = True
-            await self._until(engine, lost, asyncio.Event().wait(), None)
+            await self._until(engine, lost, _for_ever(), None)
             raise AssertionError("serving ends by an engine that ends or by a request")
         except SpecError as refused:
-            return Failure(text=str(refused), runbook="runbooks/engine-does-not-start.md", final=_is_final(refused))
+            return refusal(refused)
         except EngineGone as gone:
             code = await engine.kill()
-            return self._failure(engine, gone, code, time.monotonic() - began, ready=ready)
+            return failure(gone, code, time.monotonic() - began, list(engine.tail), ready=ready)
         except Stopped:
             if ready:
                 self._record.note(phase="stopping")
                 self._record.event(
                     Kind.STOPPING, f"giving the engine {self._launch.drain_seconds:g} s to finish what it runs"
                 )
-                await engine.stop()
+                await engine.stop(self._at_once)
             raise
         finally:
             watch.close()
             await engine.kill()
 
     async def _until(
-        self, engine: EngineProcess, lost: "asyncio.Future[str]", work: object, seconds: float | None
+        self,
+        engine: EngineProcess,
+        lost: "asyncio.Future[str]",
+        work: Coroutine[Any, Any, None],
+        seconds: float | None,
     ) -> None:
         """Do `work`; raises Stopped, or EngineGone where the engine ends, tells its key, or takes longer than `seconds`."""
-        working = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        ending = asyncio.create_task(engine.wait())
-        leaking = asyncio.create_task(engine.key_was_logged.wait())
+        working: asyncio.Future[Any] = asyncio.create_task(work)
+        ending: asyncio.Future[Any] = asyncio.create_task(engine.wait())
+        leaking: asyncio.Future[Any] = asyncio.create_task(engine.key_was_logged.wait())
         try:
             done, _ = await asyncio.wait(
-                {working, ending, leaking, lost, self._stop_asked}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                {working, ending, leaking, lost, self._stop_asked},
+                timeout=seconds,
+                return_when=asyncio.FIRST_COMPLETED,
             )
+            # What was noticed first may be how the engine's end shows; its exit code, which says more, follows in a moment.
+            hint = _TELL_SECONDS if working in done and _broke_off(working) else _END_SECONDS if lost in done else None
+            if hint is not None and ending not in done:
+                done |= (await asyncio.wait({ending}, timeout=hint))[0]
             if self._stop_asked in done:
                 raise Stopped(self._stop_asked.result())
             if leaking in done:
                 raise EngineGone(
-                    "the engine wrote its admin key to its log; it was struck there, and the engine stopped"
+                    "it wrote its admin key to its log; the key was struck there, and the engine stopped", final=True
                 )
+            if ending in done:
+                raise EngineGone("", by_itself=True)
+            if lost in done:
+                raise EngineGone(lost.result())
             if working in done:
                 working.result()
                 return
-            if ending in done:
-                raise EngineGone("")
-            if lost in done:
-                raise EngineGone(lost.result())
             raise EngineGone(f"it was not ready after {seconds:g} s")
         finally:
             for task in (working, ending, leaking):
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, SpecError):
-                    await task
+            await asyncio.gather(working, ending, leaking, return_exceptions=True)
 
     async def _become_ready(self, engine: EngineProcess, spec: LaunchSpec, watch: Watch) -> None:
         while True:
@@ -173,16 +182,19 @@ class Supervisor:
                 await smoke.check_tokenizer(client, self._launch.tokenizer)
                 self._record.event(Kind.CHECKED, "the tokenizer is the one the recipe pins")
             seen = await smoke.answer_once(client, speculates=spec.speculates, seconds=self._launch.ready_seconds)
-        if spec.speculates:
-            text = f"speculating: {seen.emitted_tokens} tokens in {seen.rounds} rounds, emitted length {seen.emitted_length:.2f}"
-        else:
-            text = f"serving without speculation: {seen.emitted_tokens} tokens"
-        self._record.event(Kind.CHECKED, text)
+        self._record.event(Kind.CHECKED, self._seen(seen))
         self._record.note(phase=Phase.READY.value, address=spec.address, emitted_length=seen.emitted_length)
         self._record.event(Kind.READY, f"serving at {spec.address}", phase=Phase.READY.value)
 
+    def _seen(self, seen: smoke.Smoke) -> str:
+        labels = f" [{', '.join(self._launch.status.labels)}]" if self._launch.status.labels else ""
+        if seen.emitted_length is None:
+            return f"serving without speculation: {seen.emitted_tokens} tokens{labels}"
+        rounds = f"{seen.emitted_tokens} tokens in {seen.rounds} rounds"
+        return f"speculating: {rounds}, emitted length {seen.emitted_length:.2f}{labels}"
+
     def _check_patches(self, spec: LaunchSpec) -> dict[int, str]:
-        """Lock two: every process of every role has said that it runs patched. Returns process ids by name."""
+        """Lock two: every process of every role has said that it runs patched. Returns process names by id."""
         handed = self._folder.patch_list.read_bytes()
         hooks, sha256 = decode_list(handed), list_sha256(handed)
         reports = read_reports(self._folder.patch_list)
@@ -201,37 +213,19 @@ class Supervisor:
                 raise EngineGone(f"it called itself ready and gave no healthy answer in {_HEALTH_SECONDS:g} s")
             await asyncio.sleep(0.1)
 
-    def _failure(self, engine: EngineProcess, gone: "EngineGone", code: int, seconds: float, *, ready: bool) -> Failure:
-        words = last_words(list(engine.tail))
-        when = f"after {seconds:.0f} s" + ("" if ready else ", before it was ready")
-        why = f"{gone}; " if str(gone) else ""
-        page = "runbooks/engine-lost.md" if ready else "runbooks/engine-does-not-start.md"
-        if code == ENDED_BY_PATCHES:
-            page = "runbooks/patch-does-not-apply.md"
-        text = f'engine: {why}exit code {code}{_signal_name(code)} {when}. Last words: "{words}". See {page}.'
-        return Failure(text=text, runbook=page, exit_code=code, final=ready or code == ENDED_BY_PATCHES)
-
     def _end(self, kind: Kind, phase: str, text: str, *, exit_code: int | None = None, runbook: str = "") -> None:
         reason = text if kind is Kind.FAILED else self._record.status.reason
-        self._record.note(phase=phase, address="", keeper_pid=0, reason=reason, exit_code=exit_code)
+        self._record.note(phase=phase, address="", keeper=None, reason=reason, exit_code=exit_code)
         self._record.event(kind, text, exit_code=exit_code, runbook=runbook)
 
 
-class EngineGone(Exception):  # noqa: N818 - what happened, turned into a Failure by the attempt
-    """The engine ended or cannot be used; the text says what beyond its exit code."""
+def _broke_off(working: "asyncio.Future[Any]") -> bool:
+    error = working.exception()
+    return isinstance(error, EngineError) and any(finding.rule == "engine.lost" for finding in error.findings)
 
 
-def _is_final(refused: SpecError) -> bool:
-    return any(
-        finding.rule.startswith(("plugin.", "patches.", "smoke.key", "smoke.tokenizer")) for finding in refused.findings
-    )
-
-
-def _signal_name(code: int) -> str:
-    try:
-        return f" ({signal.Signals(code - 128).name})" if code > 128 else ""
-    except ValueError:
-        return ""
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
 
 
 async def supervise(folder: Folder, launch: Launch, leash: int) -> int:
@@ -248,12 +242,8 @@ async def supervise(folder: Folder, launch: Launch, leash: int) -> int:
         supervisor.ask_stop("asked to stop")
         return {"ok": True}
 
-    server = await control.serve(folder, handle)
-    try:
+    async with control.listening(folder, handle):
         return await supervisor.run()
-    finally:
-        server.close()
-        folder.socket_note.unlink(missing_ok=True)
 
 
 def _leash_moved(loop: asyncio.AbstractEventLoop, leash: int, supervisor: Supervisor) -> None:

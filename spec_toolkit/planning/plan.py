@@ -96,6 +96,7 @@ def _apply(recipe: Recipe, tables: Tables, checkpoint: Checkpoint | None, conten
     yield from features.simulated(recipe)
     yield from features.overlap(recipe)
     yield from features.extra_args(recipe, engine)
+    yield from features.not_enforced(recipe)
     yield from features.allowed_modes(recipe.policy, draft)
 
     yield from graphs.cover(recipe)

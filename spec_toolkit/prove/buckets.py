@@ -27,7 +27,7 @@ class BucketRow(Struct, frozen=True, kw_only=True):
     emitted_tokens: int
     rounds: int
     accepted_drafts: int
-    emitted_length: float  # (accepted drafts + rounds) / rounds; bonus included
+    emitted_length: float | None  # (accepted drafts + rounds) / rounds, bonus included; None: no speculation
 
 
 def read_held_out(model: Path) -> dict[str, list[HeldOut]]:
@@ -45,7 +45,7 @@ def read_held_out(model: Path) -> dict[str, list[HeldOut]]:
 
 
 def summarise(bucket: str, answers: Sequence[Rounds]) -> BucketRow:
-    """Sums first, then one ratio: a mean of ratios would weigh short answers like long ones. Needs answers made in rounds."""
+    """Sums first, then one ratio: a mean of ratios would weigh short answers like long ones."""
     rounds = sum(answer.rounds or 0 for answer in answers)
     accepted = sum(answer.accepted_drafts or 0 for answer in answers)
     return BucketRow(
@@ -54,7 +54,7 @@ def summarise(bucket: str, answers: Sequence[Rounds]) -> BucketRow:
         emitted_tokens=sum(answer.emitted_tokens for answer in answers),
         rounds=rounds,
         accepted_drafts=accepted,
-        emitted_length=(accepted + rounds) / rounds,
+        emitted_length=(accepted + rounds) / rounds if rounds else None,
     )
 
 

@@ -154,7 +154,7 @@ def serve_one(connection: socket.socket, listener: socket.socket, engines: Engin
             line = read_line(connection)
             try:
                 reply = answer(json.loads(line), engines, (connection, listener))
-            except (RefusedError, ValueError, OSError) as refused:
+            except (RefusedError, ValueError, RecursionError, OSError) as refused:
                 reply = {"error": str(refused)}
             connection.sendall(json.dumps(reply).encode() + b"\n")
         except OSError as gone:  # the deadline passed, or the caller went away

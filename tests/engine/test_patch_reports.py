@@ -11,7 +11,6 @@ from spec_toolkit.engine.patch_reports import (
     expected_processes,
     missing_reports,
     read_reports,
-    uncovered_options,
 )
 from spec_toolkit.handover import HandedHook, HookType, Report, Role, encode_report, report_folder
 
@@ -138,41 +137,3 @@ def test_a_process_that_ended_is_not_alive_even_before_it_is_waited_for():
         assert alive([child.pid, os.getpid(), 2**22 + 1]) == {os.getpid()}
     finally:
         child.wait()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "where"),
-    [
-        (["--tokenizer-worker-num", "2"], "--tokenizer-worker-num 2"),
-        (["--tokenizer-worker-num=4"], "--tokenizer-worker-num 4"),
-        (["--detokenizer-worker-num", "2"], "--detokenizer-worker-num 2"),
-        (["--use-ray"], "--use-ray"),
-        (["--tp", "2", "--weight-cache-mode", "client"], "--weight-cache-mode client"),
-    ],
-)
-def test_options_whose_processes_load_no_plugins_are_refused(arguments, where):
-    (finding,) = uncovered_options(arguments, {})
-    assert finding.sentence().startswith(f"{where}: starts processes that patches cannot reach; ")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--tokenizer-worker-num", "1"],
-        ["--weight-cache-mode", "off"],
-        ["--weight-cache-timeout", "60"],
-        ["--model-path", "--use-raytracing"],
-        [],
-    ],
-)
-def test_their_near_misses_pass(arguments):
-    assert uncovered_options(arguments, {}) == ()
-
-
-@pytest.mark.parametrize(
-    ("whitelist", "refused"),
-    [(None, False), ("", False), ("spec_toolkit", False), ("other, spec_toolkit", False), ("other", True)],
-)
-def test_a_whitelist_that_leaves_the_plugin_out_is_refused(whitelist, refused):
-    environment = {} if whitelist is None else {"SGLANG_PLUGINS": whitelist}
-    assert bool(uncovered_options([], environment)) == refused

@@ -38,6 +38,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log-key-later", action="store_true", help="write the key to the log some time after being ready"
     )
+    parser.add_argument("--break-off", action="store_true", help="end with code 9 in the middle of an answer")
+    parser.add_argument("--no-meta", action="store_true", help="answer without the keys an answer has")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
     return parser.parse_args()
 
@@ -58,6 +60,11 @@ class Engine(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        if self.wanted.break_off:
+            os._exit(9)
+        if self.wanted.no_meta:
+            self._answer(b'{"choices": [{}]}')
+            return
         counts = {"spec_verify_ct": 10, "spec_num_correct_drafts": 21, "spec_num_proposed_drafts": 30}
         meta = {"completion_tokens": 32, "e2e_latency": 0.1} | ({} if self.wanted.no_speculation else counts)
         self._answer(json.dumps({"choices": [{"message": {"content": "x"}, "meta_info": meta}]}).encode())
@@ -80,9 +87,11 @@ def main() -> None:
         print(wanted.say, flush=True)
     if wanted.exit is not None:
         sys.exit(wanted.exit)
-    scheduler = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    scheduler, detokenizer = (
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2)
+    )
     report(Role.LAUNCHER, {}, os.getpid())
-    report(Role.DETOKENIZER, {}, os.getpid())
+    report(Role.DETOKENIZER, {}, detokenizer.pid)
     if not wanted.no_report:
         report(Role.SCHEDULER, {"pp": 0, "tp": 0}, scheduler.pid)
     server = ThreadingHTTPServer(("127.0.0.1", wanted.port), Engine)

@@ -1,7 +1,9 @@
 """The deployment's folder: private, atomic, and honest about who lives."""
 
+import asyncio
 import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spec_toolkit.errors import FactsError, RecipeError
+from spec_toolkit.errors import ActError, FactsError, RecipeError
+from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Status, existing, folder_of, known, write_private
 from spec_toolkit.launch.engine_process import RotatingLog
 from spec_toolkit.launch.events import Event, Kind
@@ -97,11 +100,59 @@ def test_an_unknown_deployment_names_the_known(tmp_path: Path, monkeypatch: pyte
         existing("there")
 
 
-def test_a_socket_path_too_long_for_the_kernel_goes_elsewhere(tmp_path: Path) -> None:
+def test_a_socket_path_too_long_for_the_kernel_goes_elsewhere_and_is_cleaned_up(tmp_path: Path) -> None:
+    async def listen(folder: Folder) -> Path:
+        async with control.listening(folder, lambda verb: {"heard": verb}):
+            assert await control.ask(folder, "hello") == {"heard": "hello"}
+            return Path(folder.socket_note.read_text())
+
     near, far = Folder(tmp_path / "d"), Folder(tmp_path / ("x" * 100))
-    assert far.socket_path().parent != far.path
-    assert len(os.fsencode(far.socket_path())) <= 107
-    assert near.socket_path().name == far.socket_path().name == "control.sock"
+    for folder, inside in ((near, True), (far, False)):
+        folder.create()
+        path = asyncio.run(listen(folder))
+        assert (path.parent == folder.path) is inside
+        assert not path.exists()
+        assert path.parent.exists() is inside
+
+
+def test_nobody_listening_is_told_after_the_deadline(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_ANSWER_SECONDS", 0.2)
+    with pytest.raises(ActError, match=r"its supervisor did not take 'stop' \(FileNotFoundError\)"):
+        asyncio.run(control.ask(folder, "stop"))
+
+
+def test_those_who_ask_do_not_see_each_other_as_an_owner(folder: Folder) -> None:
+    folder.owner_lock.touch()
+    with folder.owner_lock.open() as asker:
+        fcntl.flock(asker, fcntl.LOCK_SH)
+        assert not folder.has_owner()
+
+
+def test_a_status_of_another_version_is_a_sentence(folder: Folder) -> None:
+    folder.status_file.write_text('{"name": 1}')
+    with pytest.raises(FactsError, match="is not a status of this version"):
+        folder.status()
+
+
+@pytest.mark.parametrize("value", ["", "relative/state"])
+def test_a_state_folder_that_is_not_absolute_is_none(
+    value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", value)
+    assert folder_of("d").path == tmp_path / ".local" / "state" / "spec-toolkit" / "deployments" / "d"
+
+
+def test_a_rotation_that_fails_closes_nobody_elses_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    log = RotatingLog(tmp_path / "d" / "engine.log", most_bytes=10, files=2)
+    log.write(b"0123456789\n")
+    shutil.rmtree(tmp_path / "d")
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            log.write(b"x\n")
+    assert os.fstat(log._descriptor)
+    log.close()
 
 
 def test_a_log_rotates_by_size_and_keeps_the_newest(tmp_path: Path) -> None:

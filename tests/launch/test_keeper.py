@@ -123,6 +123,26 @@ def test_an_engine_that_does_not_listen_is_killed_after_its_grace(tmp_path: Path
         until(lambda: not any(runs(pid) for pid in pids))
 
 
+def test_a_lifeline_that_closes_during_the_grace_ends_it_at_once(tmp_path: Path) -> None:
+    with kept(tmp_path, ignore="yes", grace=600.0) as (process, lifeline):
+        pids = [pid_of(tmp_path, "root"), pid_of(tmp_path, "orphan")]
+        process.terminate()
+        os.close(lifeline)
+        assert process.wait(DEADLINE_SECONDS) == 137
+        until(lambda: not any(runs(pid) for pid in pids))
+
+
+def test_signals_while_the_tree_is_ended_leave_nothing_of_it(tmp_path: Path) -> None:
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with kept(folder, ends="sys.exit(0)") as (process, _):
+            orphan = pid_of(folder, "orphan")
+            while process.poll() is None:
+                process.terminate()
+            until(lambda: not runs(orphan))  # noqa: B023 - called before the next turn
+
+
 def test_the_first_process_dies_with_a_keeper_that_is_killed(tmp_path: Path) -> None:
     with kept(tmp_path) as (process, _):
         root = pid_of(tmp_path, "root")

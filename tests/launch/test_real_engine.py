@@ -133,7 +133,8 @@ def deployed(home: Path, *arguments: str) -> Iterator[Foreground]:
 class Load:
     """Streams that run while something is killed; each ends in an answer or in an error, never in silence."""
 
-    def __init__(self, address: str, streams: int = 6) -> None:
+    def __init__(self, address: str, streams: int = 6, tokens: int = 1500) -> None:
+        self._tokens = tokens
         self.began = threading.Semaphore(0)
         self.ends: list[str] = []
         self._threads = [threading.Thread(target=self._one, args=(address,)) for _ in range(streams)]
@@ -143,7 +144,7 @@ class Load:
             assert self.began.acquire(timeout=60)
 
     def _one(self, address: str) -> None:
-        sampling = {"max_new_tokens": 1500, "temperature": 0, "ignore_eos": True}
+        sampling = {"max_new_tokens": self._tokens, "temperature": 0, "ignore_eos": True}
         body = {"text": "Tell me about the river.", "stream": True, "sampling_params": sampling}
         try:
             with requests.post(f"{address}/generate", json=body, stream=True, timeout=60) as answer:
@@ -230,7 +231,8 @@ def test_a_killed_engine_process_ends_the_deployment_with_a_reason(tmp_path: Pat
         failed = running.records[-2]
         assert failed["kind"] == "failed"
         assert "See runbooks/engine-lost.md" in str(failed["text"])
-        assert "(SIGKILL)" in str(failed["text"]) or f"{victim} (pid " in str(failed["text"])
+        expected = "exit code 137 (SIGKILL)" if victim == "launcher" else f"engine: {victim} (pid "
+        assert expected in str(failed["text"])
         assert running.records[-1]["phase"] == "failed"
 
 
@@ -254,9 +256,10 @@ def test_a_killed_command_takes_everything_with_it(tmp_path: Path) -> None:
 
 def test_ctrl_c_lets_running_requests_finish(tmp_path: Path) -> None:
     with deployed(tmp_path, f"rehearsal/{NAME}") as running:
-        running.until_serving()
+        load = Load(str(running.until_serving()["address"]), streams=2, tokens=60)
         running.process.send_signal(signal.SIGINT)
         assert running.until_ended() == 0
+        assert load.join() == ["whole", "whole"]
         assert running.records[-1]["phase"] == "stopped"
 
 

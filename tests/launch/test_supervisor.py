@@ -13,11 +13,12 @@ import pytest
 
 from spec_toolkit.handover import LIST_VARIABLE, HandedHook, HookType, Role, encode_list
 from spec_toolkit.launch import control
-from spec_toolkit.launch.deployment import Folder, Status, write_json
+from spec_toolkit.launch.deployment import Folder, Keeper, Status, identify, write_json
+from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Event, Kind
 from spec_toolkit.launch.record import Launch
 from spec_toolkit.launch.spec import LaunchSpec
-from spec_toolkit.launch.start import follow, free_ports, look, stop
+from spec_toolkit.launch.start import free_ports
 
 KEY = "k3y-that-nobody-may-see"
 DEADLINE_SECONDS = 30.0
@@ -217,7 +218,8 @@ def test_a_killed_scheduler_ends_the_deployment_and_is_named(folder, run) -> Non
     [report] = (folder.path / "patches.json.d").glob("scheduler-*.json")
     os.kill(int(report.stem.rpartition("-")[2]), signal.SIGKILL)
     events = running.until(*ENDS)
-    assert "scheduler-pp0-tp0 (pid " in events[-1].text
+    assert "engine: scheduler-pp0-tp0 (pid " in events[-1].text
+    assert "exit code" not in events[-1].text, "that would be our own kill's"
     assert "See runbooks/engine-lost.md" in events[-1].text
 
 
@@ -269,6 +271,79 @@ def test_an_engine_that_ignores_the_request_to_stop_is_killed_after_the_drain_ti
     assert stop(folder).kind is Kind.STOPPED
 
 
+def test_asked_twice_it_does_not_wait(folder, run) -> None:
+    running = run(attempt(folder, "--deaf"), drain_seconds=600.0)
+    running.until(Kind.READY)
+    asyncio.run(control.ask(folder, "stop"))
+    running.until(Kind.STOPPING)
+    began = time.monotonic()
+    os.close(running.leash)  # as a second Ctrl-C does
+    running.leash = -1
+    assert running.until(*ENDS)[-1].kind is Kind.STOPPED
+    assert time.monotonic() - began < DEADLINE_SECONDS
+
+
+def test_a_keeper_that_is_killed_takes_nothing_with_it_into_hiding(folder, run) -> None:
+    running = run(attempt(folder))
+    running.until(Kind.READY)
+    keeper = look(folder).keeper
+    assert keeper is not None
+    os.kill(keeper.pid, signal.SIGKILL)
+    assert running.until(*ENDS)[-1].kind is Kind.FAILED
+    assert not engine_processes(folder)
+
+
+def test_a_number_that_belongs_to_somebody_else_by_now_is_left_alone(folder) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    try:
+        mine = identify(stranger.pid)
+        assert mine is not None
+        for keeper in (
+            Keeper(pid=mine.pid, started=mine.started - 1, boot=mine.boot),  # an earlier process of this number
+            Keeper(pid=mine.pid, started=mine.started, boot="an-earlier-boot"),
+        ):
+            folder.write_status(Status(name="d", recipe="r", recipe_sha256="s", run="1", phase="ready", keeper=keeper))
+            assert look(folder).phase == "failed"
+            assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_whoever_follows_a_run_that_was_replaced_does_not_bury_the_next(folder) -> None:
+    def status(run: str) -> Status:
+        return Status(name="d", recipe="r", recipe_sha256="s", run=run, phase="starting")
+
+    folder.write_status(status("first"))
+    owner = folder.own()
+    followed = follow(folder)
+    folder.append_event(Event(at="", elapsed_seconds=0.0, kind=Kind.ATTEMPT, text="first"))
+    assert next(followed).text == "first"
+    os.close(owner)  # the first run's supervisor is gone, and the next one has not come up
+    folder.clear()
+    folder.write_status(status("second"))
+    assert next(followed).text == "replaced by another command"
+    assert folder.status() == status("second")
+    assert folder.events() == []
+
+
+def test_an_earlier_attempts_report_says_nothing_about_the_next(folder, run) -> None:
+    events = run(attempt(folder, "--no-speculation"), attempt(folder, "--no-report")).until(*ENDS)
+    assert "scheduler-pp0-tp0: has not reported its patches" in events[-1].text
+
+
+def test_an_engine_that_breaks_off_during_the_checks_is_told_with_its_exit_code(folder, run) -> None:
+    events = run(attempt(folder, "--break-off")).until(*ENDS)
+    assert "engine: exit code 9 after" in events[-1].text
+    assert "before it was ready" in events[-1].text
+
+
+def test_a_fault_of_its_own_is_written_down(folder, run) -> None:
+    events = run(attempt(folder, "--no-meta")).until(*ENDS)
+    assert events[-1].text.startswith("supervisor: KeyError: 'meta_info'")
+    assert look(folder).phase == "failed"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_supervisor_is_a_request_to_stop(folder, run, number) -> None:
     running = run(attempt(folder))
@@ -285,5 +360,5 @@ def test_only_one_supervisor_owns_a_deployment(folder, run) -> None:
     second = subprocess.run(
         command, capture_output=True, timeout=DEADLINE_SECONDS, stdin=subprocess.DEVNULL, check=False
     )
-    assert second.returncode != 0
+    assert "BlockingIOError" in second.stderr.decode()
     assert look(folder).phase == "ready"

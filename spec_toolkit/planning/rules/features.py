@@ -133,6 +133,22 @@ def extra_args(recipe: Recipe, engine: EngineFacts) -> Iterator[Finding]:
             )
 
 
+_NOT_ENFORCED = (
+    "limits.draft_weights_gib",
+    "limits.draft_kv_gib",
+    "limits.temporary_kv_gib",
+    "engine.image",
+)
+
+
+def not_enforced(recipe: Recipe) -> Iterator[Finding]:
+    """Keys that have their place in a recipe and nobody yet who acts on them: better said than believed."""
+    for path in _NOT_ENFORCED:
+        part, key = path.split(".")
+        if getattr(getattr(recipe, part), key) is not None:
+            yield note("features.not-enforced", path, "is written", "this version keeps it and does not act on it")
+
+
 def _names(flag: str, known: str) -> bool:
     """The engine's parser takes an unambiguous beginning for the whole flag, so a beginning is as good as the name."""
     return flag.startswith(known[:-1]) or known.startswith(flag) if known.endswith("*") else known.startswith(flag)

@@ -24,9 +24,13 @@ def permit(standin: str, environ: Mapping[str, str] | None = None, devices: Path
             f"{standin}: this is the rehearsal's stand-in, and {SWITCH} is not 1; it would shadow the real package. "
             "Take rehearsal/path off PYTHONPATH."
         )
+    hidden = environ.get("CUDA_VISIBLE_DEVICES") in (
+        "",
+        "-1",
+    )  # as CUDA reads it: no process of this environment sees one
     found = cuda_devices(DEVICES if devices is None else devices)
-    if found:
+    if found and not hidden:
         raise RuntimeError(
             f"{standin}: this is the rehearsal's stand-in, and this machine has a CUDA device ({', '.join(found)}); "
-            "a GPU must run the real package. Take rehearsal/path off PYTHONPATH, or rehearse on a machine without a GPU."
+            "a GPU must run the real package. Take rehearsal/path off PYTHONPATH, or hide the device: CUDA_VISIBLE_DEVICES= ."
         )

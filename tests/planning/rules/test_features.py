@@ -172,3 +172,26 @@ def test_simulated_acceptance_and_a_schedule_without_overlap_are_said(change: An
     assert rules(features.simulated(change(simulated=True))) == ["features.simulated"]
     assert rules(features.overlap(change(engine__overlap=False))) == ["features.overlap-off"]
     assert not [*features.simulated(change()), *features.overlap(change())]
+
+
+@pytest.mark.parametrize(
+    ("flag", "found"),
+    [
+        ("--tokenizer-worker-num", "features.extra-arg-refused"),
+        ("--tokenizer-worker", "features.extra-arg-refused"),  # the engine takes a beginning for the whole
+        ("--use-ray", "features.extra-arg-refused"),
+        ("--weight-cache-mode", "features.extra-arg-refused"),
+        ("--weight-cache-timeout", "features.extra-arg"),
+        ("--schedule-policy", "features.extra-arg"),
+    ],
+)
+def test_a_flag_whose_processes_load_no_patches_is_refused(change: Any, tables: Tables, flag: str, found: str) -> None:
+    recipe = change(engine__extra_args=[{"flag": flag, "why": "x", "value": 2}])
+    assert rules(features.extra_args(recipe, tables.engine)) == [found]
+
+
+def test_a_key_nobody_acts_on_yet_is_said_to_be_one(change: Any) -> None:
+    assert rules(features.not_enforced(change())) == []
+    [finding] = features.not_enforced(change(limits__draft_kv_gib=2.0))
+    assert (finding.rule, finding.where) == ("features.not-enforced", "limits.draft_kv_gib")
+    assert finding.verdict is Verdict.NOTE
