@@ -1,12 +1,17 @@
 """`spec-toolkit patches`."""
 
+from pathlib import Path
+
 import click
 
 from spec_toolkit.engine.patches import installed_engine, mismatches, patches_folder, read_patches, verify_all
+from spec_toolkit.facts.known import load_tables
 from spec_toolkit.report import patches as report
 from spec_toolkit.shipped import shipped
 
-SUPPORTED = "0.5.23"
+
+def _folder() -> Path:
+    return patches_folder(shipped("patches"), load_tables().engine.version)
 
 
 @click.group()
@@ -23,7 +28,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print records, not text.")
 def list_command(*, as_json: bool) -> int:
     """Every patch: what it changes, why, and what is unproven about it."""
-    patches = read_patches(patches_folder(shipped("patches"), SUPPORTED))
+    patches = read_patches(_folder())
     click.echo(report.listing(patches, as_json=as_json))
     return 0
 
@@ -32,6 +37,6 @@ def list_command(*, as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print records, not text.")
 def verify_command(*, as_json: bool) -> int:
     """Does the installed engine's source still read as it did when each patch was written? Exit 1 where it does not."""
-    checks = verify_all(patches_folder(shipped("patches"), SUPPORTED))
+    checks = verify_all(_folder())
     click.echo(report.verification(checks, engine=installed_engine(), as_json=as_json))
     return 1 if mismatches(checks) else 0

@@ -18,7 +18,12 @@ USE_CPU_ENGINE = "SGLANG_USE_CPU_ENGINE"
 PLUGINS_ALLOWED = "SGLANG_PLUGINS"  # a whitelist that leaves our plugin out would drop every patch without a word
 SIMULATED_ACCEPTANCE = "SGLANG_SIMULATE_ACC_LEN"
 CORE_DUMP_ON_CRASH = "SGLANG_CUDA_COREDUMP_BEFORE_CRASH"
+CPU_CORES_OF_RANKS = "SGLANG_CPU_OMP_THREADS_BIND"  # "0|1": a core list for each rank
 STACK_DUMP_ON_CRASH = "SGLANG_PYSPY_DUMP_BEFORE_CRASH"
+
+
+# Where the engine speaks of itself, to anyone; the last is an address it does not have, for what its errors say.
+SELF_DESCRIPTIONS = ("/server_info", "/get_server_info", "/model_info", "/metrics", "/v1/models", "/nowhere")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +55,14 @@ def read_rounds(meta_info: Mapping[str, Any]) -> Rounds:
         proposed_drafts=meta_info.get(PROPOSED_DRAFTS),
         accepted_histogram=None if histogram is None else tuple(histogram),
     )
+
+
+def read_top_logprobs(meta_info: Mapping[str, Any]) -> tuple[Mapping[int, float], ...] | None:
+    """Nats by token id, per output position; None where they were not asked for. The engine gives (logprob, id, text)."""
+    rows = meta_info.get("output_top_logprobs")
+    return None if rows is None else tuple({token: logprob for logprob, token, *_ in row} for row in rows)
+
+
+def read_tokenizer_place(server_info: Mapping[str, Any]) -> tuple[str, str]:
+    """Folder or hub repository the engine's tokenizer comes from, and its revision."""
+    return str(server_info.get("tokenizer_path")), str(server_info.get("revision"))

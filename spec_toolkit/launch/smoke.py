@@ -8,14 +8,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from spec_toolkit.engine.client import EngineClient
-from spec_toolkit.engine.names import read_rounds
+from spec_toolkit.engine.names import SELF_DESCRIPTIONS, read_rounds, read_tokenizer_place
 from spec_toolkit.errors import EngineError
 from spec_toolkit.facts.hub import cached_snapshot
 from spec_toolkit.facts.tokenizer import tokenizer_hash
 
 MESSAGE = "Tell me about the river."
 TOKENS = 32
-SELF_DESCRIPTIONS = ("/server_info", "/get_server_info", "/model_info", "/metrics", "/v1/models", "/nowhere")
 _NO_SPECULATION = "runbooks/speculation-is-off.md"
 
 
@@ -58,9 +57,8 @@ async def answer_once(engine: EngineClient, *, speculates: bool, seconds: float)
 
 async def check_tokenizer(engine: EngineClient, pinned: str) -> None:
     """The tokenizer the engine loaded is the one the recipe pins; raises EngineError where it differs or cannot be read."""
-    info = await engine.server_info()
-    path = str(info.get("tokenizer_path"))
-    found = _tokenizer_of(path, str(info.get("revision")))
+    path, revision = read_tokenizer_place(await engine.server_info())
+    found = _tokenizer_of(path, revision)
     if found != pinned:
         raise EngineError.of(
             "smoke.tokenizer",

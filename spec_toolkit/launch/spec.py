@@ -138,7 +138,7 @@ def _environment(recipe: Recipe, place: Place) -> dict[str, str]:
         "PYTHONPATH": str(Path(place.rehearsal) / "path"),
         "TORCHDYNAMO_DISABLE": "1",  # nothing is compiled here, and importing the compiler costs seconds
         "OMP_NUM_THREADS": "1",
-        **({"SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(r % place.cores) for r in range(ranks))} if ranks > 1 else {}),
+        **({names.CPU_CORES_OF_RANKS: "|".join(str(r % place.cores) for r in range(ranks))} if ranks > 1 else {}),
     }
 
 

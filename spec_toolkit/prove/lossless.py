@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from spec_toolkit.engine.client import EngineClient
-from spec_toolkit.engine.names import Rounds, read_rounds
+from spec_toolkit.engine.names import Rounds, read_rounds, read_top_logprobs
 
 # Widest gap, in nats, that still counts as a near-tie. float32: sums over some thousand terms agree to about 1e-4 of a logit.
 # bfloat16: neighbouring logits near 32 stand 0.125 apart, and two roundings on each side may move a gap by four of these.
@@ -153,9 +153,6 @@ async def collect(
 
 def _read_completion(answer: Mapping[str, Any]) -> Completion:
     meta = answer["meta_info"]
-    top = meta.get("output_top_logprobs")
     return Completion(
-        output_ids=tuple(answer["output_ids"]),
-        top_logprobs=None if top is None else tuple({row[1]: row[0] for row in rows} for rows in top),
-        made=read_rounds(meta),
+        output_ids=tuple(answer["output_ids"]), top_logprobs=read_top_logprobs(meta), made=read_rounds(meta)
     )

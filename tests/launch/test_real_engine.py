@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import requests
 
+from spec_toolkit.engine.names import SELF_DESCRIPTIONS
 from spec_toolkit.handover import LIST_VARIABLE
-from spec_toolkit.launch.smoke import SELF_DESCRIPTIONS
 from spec_toolkit.shipped import rehearsal, shipped
 
 pytestmark = pytest.mark.engine
