@@ -33,6 +33,14 @@ def test_refuses_where_a_cuda_device_is_visible(tmp_path, nodes):
         rehearsal_guard.permit("triton", CPU, tmp_path)
 
 
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_a_device_that_is_hidden_is_not_visible(tmp_path, hidden):
+    (tmp_path / "nvidia0").touch()
+    rehearsal_guard.permit("triton", CPU | {"CUDA_VISIBLE_DEVICES": hidden}, tmp_path)
+    with pytest.raises(RuntimeError, match="nvidia0"):
+        rehearsal_guard.permit("triton", CPU | {"CUDA_VISIBLE_DEVICES": "0"}, tmp_path)
+
+
 @pytest.mark.parametrize(
     "nodes",
     [
