@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import sys
+from collections.abc import Callable
 
 import pytest
 from tokenizers import Tokenizer
@@ -52,12 +53,19 @@ def reference(nursery, tmp_path_factory, prompts) -> list[Completion]:
         return answers(engine.address, prompts, concurrency=1, with_logprobs=True)
 
 
-def show(label: str, report: Report) -> None:
-    sys.stdout.write(f"\n{label}: {report.sentence()}\n")
+@pytest.fixture
+def show(capsys) -> Callable[[str, Report], None]:
+    """The figures are part of the result: they are printed whether a test passes or not."""
+
+    def shown(label: str, report: Report) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n  {label}: {report.sentence()}\n")
+
+    return shown
 
 
 @pytest.mark.parametrize("overlap", [True, False], ids=["overlap-on", "overlap-off"])
-def test_speculative_output_equals_the_targets(nursery, tmp_path, prompts, reference, overlap) -> None:
+def test_speculative_output_equals_the_targets(nursery, tmp_path, prompts, reference, overlap, show) -> None:
     with serving(nursery, tmp_path, speculate=True, overlap=overlap) as engine:
         for concurrency in (1, 8):
             got = answers(engine.address, prompts, concurrency=concurrency)
@@ -75,7 +83,7 @@ GOOD = "while node != NO_NODE and tokens[node] != token:"
 BAD = "while False:"
 
 
-def test_a_fault_in_the_verify_kernel_is_seen(tmp_path, prompts, reference) -> None:
+def test_a_fault_in_the_verify_kernel_is_seen(tmp_path, prompts, reference, show) -> None:
     broken = tmp_path / "rehearsal"
     shutil.copytree(rehearsal(), broken, ignore=shutil.ignore_patterns("models", "training", "install", "__pycache__"))
     kernel = broken / "path" / "sgl_kernel" / "tree.py"
@@ -90,7 +98,7 @@ def test_a_fault_in_the_verify_kernel_is_seen(tmp_path, prompts, reference) -> N
     assert "This is not rounding" in report.sentence()
 
 
-def test_two_autoregressive_runs_agree(nursery, tmp_path, prompts, reference) -> None:
+def test_two_autoregressive_runs_agree(nursery, tmp_path, prompts, reference, show) -> None:
     """The comparison's own noise floor: batching alone."""
     with serving(nursery, tmp_path, speculate=False) as engine:
         report = compare_all(reference, answers(engine.address, prompts, concurrency=8), tolerance_nats=TOLERANCE)
