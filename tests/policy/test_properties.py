@@ -70,7 +70,7 @@ STATE = st.builds(
     climbed_s=maybe(MOMENT),
     failed_probes=st.integers(0, 10**9),
     probe_after_s=MOMENT,
-    lengths=st.lists(st.tuples(st.integers(0, 3), st.floats(1, 4)), max_size=3).map(tuple),
+    lengths=st.dictionaries(st.integers(1, 3), st.floats(1, 4)).map(lambda known: tuple(known.items())),
 )
 WEATHER = st.builds(
     Weather,
