@@ -130,7 +130,7 @@ def test_a_hook_that_hooks_py_does_not_define_is_refused(add, patches, hooks):
         pytest.param(True, (), Family.GLM5, ["always"], id="another-family"),
     ],
 )
-def test_a_launch_gets_the_patches_it_needs(add, patches, rehearsal, requested, family, chosen):  # noqa: PLR0913, PLR0917 - a table
+def test_a_launch_gets_the_patches_it_needs(add, patches, rehearsal, requested, family, chosen):
     add("always", applies_to="every deployment", families="deepseek, glm5, gemma4")
     add("on-cpu", applies_to="rehearsal")
     add("asked-for")
