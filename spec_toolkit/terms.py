@@ -23,6 +23,24 @@ class KnobMode(IntEnum):
     ZERO_DRAFT = 2
 
 
+class KnobAnswer(IntEnum):
+    """What the engine did with the last command, as a number: the endpoint itself answers only yes or no."""
+
+    TAKEN = 0
+    STALE = 1  # the epoch is not above the one in force
+    WRONG_KEYS = 2  # not exactly `KNOB_KEYS`; with anything else beside them it is refused whole
+    NOT_WHOLE = 3  # a value that is no finite whole number
+    UNKNOWN_MODE = 4  # no number of KnobMode
+    UNKNOWN_STEPS = 5  # the engine was not started with this step count
+    CONTRADICTION = 6  # the mode does not fit the steps
+    NO_CONTROLLER = 7  # this engine cannot change its steps: it runs without adaptive speculation
+    FAILED = 8  # a defect of ours
+
+
+KNOB_KEYS = ("epoch", "mode", "steps")  # of a command
+RANKS_KEY = "spec_toolkit"  # under which each of the engine's internal states carries its ranks' rows
+
+
 class Signal(Enum):
     """Why the policy moves, or stays: the typed reason of a decision.
 

@@ -10,10 +10,13 @@ from typing import Any, Self
 
 import aiohttp
 
+from spec_toolkit.engine.ranks import RankState, read_ranks
 from spec_toolkit.errors import EngineError
+from spec_toolkit.terms import KNOB_KEYS, KnobMode
 
 READ_SECONDS = 10.0  # for what the engine answers from memory
 GENERATE_SECONDS = 300.0  # for one whole answer
+_EVENT_BYTES = 8 * 2**20
 
 
 class EngineClient:
@@ -26,7 +29,8 @@ class EngineClient:
 
     async def __aenter__(self) -> Self:
         # The pool's default limit of 100 connections would queue the 101st stream without a word.
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        # An event of a stream holds the whole text so far: the default buffer takes lines of 128 KiB at most.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=_EVENT_BYTES)
         return self
 
     async def __aexit__(
@@ -49,6 +53,27 @@ class EngineClient:
 
     async def server_info(self) -> dict[str, Any]:
         return await self._json("GET", "/server_info", seconds=READ_SECONDS)
+
+    async def command(self, *, epoch: int, mode: KnobMode, steps: int, seconds: float = READ_SECONDS) -> bool:
+        """Set the mode of the whole engine; whether every rank that answers took it. Why not stands in `ranks()`.
+
+        A call that runs out of time may still have been taken: read the epoch back before the next one.
+        """
+        path = "/set_internal_state"
+        body = {"server_args": dict(zip(KNOB_KEYS, (epoch, int(mode), steps), strict=True))}
+        status, text = await self._call("POST", path, seconds=seconds, body=body)
+        answers = _read_booleans(text) if status == 200 else None
+        if not answers:
+            raise self._refused(path, status, text)
+        return all(answers)
+
+    async def ranks(self, *, seconds: float = READ_SECONDS) -> tuple[RankState, ...]:
+        """What every rank says is in force; empty for an engine without a knob. A rank that hangs lets the time run out."""
+        info = await self._json("GET", "/server_info", seconds=seconds)
+        try:
+            return read_ranks(info)
+        except ValueError as error:
+            raise self._refused("/server_info", 200, str(error)) from error
 
     async def generate(self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS) -> dict[str, Any]:
         """One whole answer of `/generate`: `text`, `output_ids`, `meta_info`."""
@@ -126,3 +151,13 @@ class EngineClient:
     def _lost(self, path: str, error: Exception) -> EngineError:
         said = str(error) or "no answer in time"
         return EngineError.of("engine.lost", f"{self.address}{path}", f"{type(error).__name__}: {said}")
+
+
+def _read_booleans(text: str) -> list[bool] | None:
+    """One answer per data-parallel rank; None where the text is no such list."""
+    try:
+        answers = json.loads(text)
+    except ValueError:
+        return None
+    good = isinstance(answers, list) and all(isinstance(answer, bool) for answer in answers)
+    return answers if good else None
