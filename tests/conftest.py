@@ -9,6 +9,7 @@ from tests.rehearsal.nursery_client import Nursery
 
 # Without deadlines, since a busy machine's seconds say nothing about the code. `make test-full` asks for "full".
 settings.register_profile("house", deadline=None)
+settings.register_profile("quick", parent=settings.get_profile("house"), max_examples=20)  # make check
 settings.register_profile("full", parent=settings.get_profile("house"), max_examples=1000)
 settings.load_profile("house")
 
