@@ -17,7 +17,8 @@ def command(name: str, *, out: Path | None) -> int:
     \b
     spec-toolkit bundle deepseek_v3_cpu --out report.tar.gz
 
-    The deployment may be running, or have failed. Prompts are not in it: the engine does not log them.
+    The deployment may be running, or have failed. Its decisions are in events.jsonl. Prompts are in it only where the recipe
+    had the engine log requests (engine.extra_args).
     """
     target = out or Path(f"{name}-bundle.tar.gz")
     if target.exists():

@@ -9,6 +9,7 @@ from spec_toolkit.launch.deployment import Folder, Status, folder_of
 from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Event, Kind
 from spec_toolkit.launch.prepare import Prepared, prepare
+from spec_toolkit.launch.spec import as_shell
 from spec_toolkit.launch.start import dry_run, release, start
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.report import text
@@ -37,12 +38,17 @@ def command(  # noqa: PLR0913 - one argument an option
     with speculation goes on without, and says so.
     """
     ready = prepare(find_recipe(recipe))
-    folder = folder_of(name or ready.plan.name)
-    _say_findings(ready.findings, as_json=as_json)
+    folder = folder_of(ready.plan.name if name is None else name)
+    if as_json and (dry or ready.machine or not ready.plan.may_launch):
+        would = dry_run(folder, ready) if ready.plan.may_launch else None
+        click.echo(text.as_json({"findings": ready.findings, "launch": would}))
+    else:
+        _say_findings(ready.findings, as_json=as_json)
     if not ready.plan.may_launch:
         return 1
     if dry or ready.machine:
-        click.echo(dry_run(folder, ready))
+        if not as_json:
+            click.echo(as_shell(dry_run(folder, ready)))
         return 3 if ready.machine else 0
     leash = start(folder, ready, replace=replace)
     if leash is None:
@@ -58,9 +64,10 @@ def _say_findings(findings: tuple[Finding, ...], *, as_json: bool) -> None:
 
 
 def _already(status: Status, ready: Prepared, *, as_json: bool) -> int:
+    """0 only where what was asked for serves: `deploy --detach X && use X` must be able to rely on it."""
     same = status.recipe_sha256 == ready.loaded.sha256
     click.echo(text.as_json(status) if as_json else text.already(status, same_recipe=same))
-    return 0 if same else 1
+    return 0 if same and status.address else 1
 
 
 def _run(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> int:
@@ -68,13 +75,16 @@ def _run(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> int:
         event = _watch(folder, leash, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         # A second one leaves at once; the leash then closes with this process, which makes the supervisor hurry.
+        click.echo("stopping: running requests may finish; Ctrl-C again does not wait for them", err=True)
         event = stop(folder)
         click.echo(text.as_json(event) if as_json else text.event_line(event), err=not as_json)
     if event.kind is Kind.READY:
         return 0
     if as_json:
         click.echo(text.as_json(look(folder)))
-    return 0 if event.kind is Kind.STOPPED else 3
+    if event.kind is not Kind.STOPPED:
+        return 3
+    return 0 if any(each.kind is Kind.READY for each in folder.events()) and not detach else 1
 
 
 def _watch(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> Event:

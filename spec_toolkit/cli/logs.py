@@ -10,7 +10,14 @@ from spec_toolkit.report import text
 @click.command()
 @click.argument("name")
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come, until the deployment ends or Ctrl-C.")
-@click.option("-n", "--lines", default=50, show_default=True, help="Lines of the engine's log to begin with.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="Lines of the engine's log to begin with.",
+)
 @click.option("--events", is_flag=True, help="What happened to the deployment, not the engine's log.")
 def command(name: str, *, follow: bool, lines: int, events: bool) -> int:
     """Show the engine's log of the deployment NAME, secrets struck.
@@ -28,4 +35,6 @@ def command(name: str, *, follow: bool, lines: int, events: bool) -> int:
     if follow:
         for line in follow_lines(folder, position):
             click.echo(line, nl=False)
+        for event in folder.events()[-1:]:
+            click.echo(text.event_line(event), err=True)
     return 0

@@ -60,9 +60,12 @@ _NOISE = re.compile(
 _ERROR = re.compile(r"\b(\w*(Error|Exception|Exit)\b.*|CUDA out of memory.*|spec-toolkit: .*)")
 
 
+_RECENT = 30  # lines; an error further back was most likely survived: a bad request, answered and forgotten
+
+
 def last_words(lines: list[str], most: int = 240) -> str:
-    """The line that most likely says why: the last one that names an error, else the last that is not shutdown noise."""
+    """The line that most likely says why: the last recent one that names an error, else the last that is no shutdown noise."""
     spoken = [line.strip() for line in lines if not _NOISE.search(line)]
-    errors = [line for line in spoken if _ERROR.search(line)]
+    errors = [line for line in spoken[-_RECENT:] if _ERROR.search(line)]
     text = (errors or spoken or ["(it wrote nothing)"])[-1]
     return text if len(text) <= most else text[: most - 4] + " ..."

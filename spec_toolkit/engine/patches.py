@@ -67,7 +67,11 @@ def patches_folder(root: Path, engine_version: str) -> Path:
 def read_patches(folder: Path) -> tuple[Patch, ...]:
     """Every patch in the folder, by id. EngineError with everything that is wrong with any of them."""
     found: list[Patch] = []
-    problems: list[Finding] = []
+    problems: list[Finding] = [
+        _refused("patches.file", str(hooks.parent), "has hooks.py and no patch.yaml; nothing would be applied")
+        for hooks in sorted(folder.glob("*/hooks.py"))
+        if not hooks.with_name("patch.yaml").is_file()
+    ]
     for path in sorted(folder.glob("*/patch.yaml")):
         try:
             patch = Patch(path.parent, read_patch_file(path))

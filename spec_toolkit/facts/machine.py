@@ -84,6 +84,7 @@ def _read_gpus(deadline_seconds: float) -> tuple[tuple[Gpu, ...], str | None, st
             [command, *_QUERY],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=deadline_seconds,
             check=False,
             stdin=subprocess.DEVNULL,

@@ -60,8 +60,9 @@ def bury(folder: Folder, run: str) -> Event | None:
         found = f"; {len(left)} engine processes were left and are ended" if left else "; it left no process"
         text = f"supervisor: ended without a word (killed?){found}{last_line(folder)}. See runbooks/engine-lost.md."
         event = _event(text, Kind.FAILED, runbook="runbooks/engine-lost.md")
-        folder.append_event(event)
-        folder.write_status(msgspec.structs.replace(status, phase="failed", address="", keeper=None, reason=text))
+        with suppress(OSError):  # a full disk: then it is buried once more by whoever looks next
+            folder.append_event(event)
+            folder.write_status(msgspec.structs.replace(status, phase="failed", address="", keeper=None, reason=text))
         return event
 
 

@@ -52,7 +52,9 @@ def refusal(refused: SpecError) -> Failure:
     """A check between the engine's own "ready" and ours said no."""
     rules = [finding.rule for finding in refused.findings]
     page = next((page for beginning, page in _PAGES.items() if rules[0].startswith(beginning)), _START)
-    return Failure(text=str(refused), runbook=page, final=any(rule.startswith(_FINAL) for rule in rules))
+    return Failure(
+        text="; ".join(str(refused).splitlines()), runbook=page, final=any(rule.startswith(_FINAL) for rule in rules)
+    )
 
 
 def own_fault(error: Exception) -> Failure:

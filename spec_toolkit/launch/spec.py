@@ -47,11 +47,8 @@ class Place(Struct, frozen=True, kw_only=True):
 def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
     recipe = plan.recipe
     serve = (str(Path(place.rehearsal) / "serve.py"),) if recipe.is_rehearsal else ("-m", LAUNCH_MODULE)
-    extra = [
-        part
-        for arg in recipe.engine.extra_args
-        for part in (arg.flag, *([] if arg.value is None else [str(arg.value)]))
-    ]
+    # Joined: a value of its own that begins with dashes would be a flag to the engine, and so pass every rule about flags.
+    extra = [arg.flag if arg.value is None else f"{arg.flag}={arg.value}" for arg in recipe.engine.extra_args]
     options = _place_options(recipe, place) | _engine_options(plan) | (_draft_options(plan, place) if speculate else {})
     return LaunchSpec(
         command=(place.python, *serve, *to_argv(options), *extra),

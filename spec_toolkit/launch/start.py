@@ -18,7 +18,7 @@ from spec_toolkit.launch.deployment import Folder, Status, write_json, write_pri
 from spec_toolkit.launch.ending import last_line, stop
 from spec_toolkit.launch.prepare import Prepared
 from spec_toolkit.launch.record import Launch
-from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
+from spec_toolkit.launch.spec import LaunchSpec, Place, to_launch
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal
@@ -106,11 +106,10 @@ def _place(models: Models, folder: Folder, port: int) -> Place:
     )
 
 
-def dry_run(folder: Folder, ready: Prepared) -> str:
-    """What `deploy` would start, as a person would type it. Asks nobody and writes nothing."""
+def dry_run(folder: Folder, ready: Prepared) -> LaunchSpec:
+    """What `deploy` would start first. Asks nobody and writes nothing."""
     models = locate(ready.plan.recipe, ask_hub=False)
-    first, *_ = attempts(ready.plan, models, folder)
-    return as_shell(first)
+    return attempts(ready.plan, models, folder)[0]
 
 
 def start(folder: Folder, ready: Prepared, *, replace: bool) -> int | None:
@@ -161,7 +160,7 @@ def _first_status(folder: Folder, ready: Prepared, models: Models, first: Launch
     recipe = ready.plan.recipe
     return Status(
         name=folder.name,
-        recipe=str(ready.loaded.path),
+        recipe=str(ready.loaded.path.absolute()),
         recipe_sha256=ready.loaded.sha256,
         mode=(Mode.FULL if first.speculates else Mode.AUTOREGRESSIVE).value,
         labels=ready.plan.labels,

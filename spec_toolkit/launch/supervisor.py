@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -94,6 +95,12 @@ class Supervisor:
         with_or_without = "with" if spec.speculates else "without"
         self._record.event(Kind.ATTEMPT, f"starting the engine {with_or_without} speculation (attempt {number + 1})")
         self._folder.forget_reports()
+        # The engine leaves sockets behind wherever it keeps its temporary files; not inside our folder, whose path may be too long.
+        with tempfile.TemporaryDirectory(prefix="spec-toolkit-", ignore_cleanup_errors=True) as temporary:
+            spec = msgspec.structs.replace(spec, set_environment=spec.set_environment | {"TMPDIR": temporary})
+            return await self._run_engine(spec)
+
+    async def _run_engine(self, spec: LaunchSpec) -> Failure:
         engine = await EngineProcess.start(
             spec,
             self._folder.engine_log,

@@ -83,6 +83,36 @@ def test_a_machine_without_gpus_is_told_what_it_has_what_is_needed_and_what_woul
     assert not (tmp_path / "state").exists()
 
 
+def test_as_json_the_wrong_machine_and_a_dry_run_are_one_record(toolkit) -> None:
+    for arguments, code in (
+        (["deepseek_v3_h200"], 3),
+        (["deepseek_v3_h200", "--dry-run"], 3),
+        (["deepseek_v3_cpu", "--dry-run"], 0),
+    ):
+        answer = toolkit("deploy", *arguments, "--json")
+        assert answer.returncode == code
+        record = json.loads(answer.stdout)
+        assert record["launch"]["command"]
+        assert bool(code) is any(finding["rule"].startswith("machine.") for finding in record["findings"])
+
+
+@pytest.mark.parametrize("state", ["/proc/nope", "/dev/null", "/proc/self/mem/x"])
+def test_a_state_folder_that_cannot_be_is_a_sentence(toolkit, state: str) -> None:
+    answer = toolkit("deploy", "rehearsal/deepseek_v3_cpu", "--detach", XDG_STATE_HOME=state)
+    assert answer.returncode == 3
+    assert "Check rights and space. [world.system]" in answer.stderr
+
+
+def test_an_nvidia_smi_that_writes_noise_is_no_gpu(toolkit, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    fake = tmp_path / "bin" / "nvidia-smi"
+    fake.write_text("#!/bin/sh\nhead -c 500 /dev/urandom\n")
+    fake.chmod(0o755)
+    answer = toolkit("deploy", "deepseek_v3_h200", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert answer.returncode == 3
+    assert "the recipe needs 8" in answer.stderr
+
+
 def test_a_dry_run_touches_nothing_and_asks_nobody(toolkit, tmp_path: Path) -> None:
     answer = toolkit("deploy", "rehearsal/deepseek_v3_cpu", "--dry-run")
     assert answer.returncode == 0

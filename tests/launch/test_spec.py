@@ -97,6 +97,11 @@ def test_without_speculation_no_speculative_flag_is_left_and_the_rest_is_the_sam
     assert with_.command[: len(without.command)] == without.command
 
 
+def test_a_flag_cannot_be_smuggled_in_as_a_value() -> None:
+    extra = ', extra_args: [{flag: --watchdog-timeout, value: "--admin-api-key=mine", why: x}, {flag: --x, why: y}]'
+    assert launch(BASE % ("", "", extra)).command[-2:] == ("--watchdog-timeout=--admin-api-key=mine", "--x")
+
+
 def test_every_attention_rank_must_report() -> None:
     spec = launch(BASE % ("", ", dp: 2, dp_attention: true", ""))
     assert [name for name in spec.processes if name.startswith("scheduler")] == [
