@@ -57,6 +57,15 @@ def test_stations(line: str, station: Station | None) -> None:
             id="our-own",
         ),
         pytest.param(
+            [
+                "AttributeError: a bad request, answered",
+                *["Decode batch"] * 40,
+                "scheduler_0 crashed with exit code -9",
+            ],
+            "scheduler_0 crashed with exit code -9",
+            id="not-an-error-that-was-survived-long-ago",
+        ),
+        pytest.param(
             ["x: UserWarning: old", "torch.OutOfMemoryError: CUDA out of memory. Tried"],
             "torch.OutOfMemoryError: CUDA out of memory. Tried",
             id="memory",
