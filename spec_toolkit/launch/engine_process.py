@@ -6,6 +6,7 @@ struck before it is written, even by an engine that is not patched yet.
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from collections import deque
@@ -15,6 +16,7 @@ from typing import Self
 
 from spec_toolkit.engine.log import Station, read_station
 from spec_toolkit.errors import EngineError
+from spec_toolkit.handover import Role
 from spec_toolkit.launch.spec import LaunchSpec
 
 LOG_BYTES = 64 * 2**20  # of one log file; then it is rotated
@@ -237,7 +239,11 @@ class Watch:
             self._forget(descriptor)
 
     def _ended(self, descriptor: int) -> None:
-        self._tell(self._watched[descriptor])
+        # The launcher's children die with it, and all of them may be noticed at once: then it was the launcher.
+        ready, _, _ = select.select([*self._watched], [], [], 0)
+        ended = [self._watched[each] for each in ready]
+        launcher = next((who for who in ended if who.startswith(Role.LAUNCHER.value)), None)
+        self._tell(launcher or self._watched[descriptor])
         self._forget(descriptor)
 
     def _forget(self, descriptor: int) -> None:

@@ -23,7 +23,7 @@ from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.log import Phase
 from spec_toolkit.engine.patch_reports import alive, missing_reports, read_reports
 from spec_toolkit.errors import EngineError, SpecError
-from spec_toolkit.handover import decode_list, list_sha256
+from spec_toolkit.handover import Role, decode_list, list_sha256
 from spec_toolkit.launch import control, smoke
 from spec_toolkit.launch.deployment import Folder, identify
 from spec_toolkit.launch.engine_process import EngineProcess, Watch
@@ -34,7 +34,7 @@ from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.terms import Mode
 
 _TELL_SECONDS = 5.0  # from a request that broke off to the engine's end
-_END_SECONDS = 0.3  # from the end of one engine process to the engine's, if that was the cause
+_END_SECONDS = 1.0  # from the launcher's end to its keeper's, which tells the exit code
 _HEALTH_SECONDS = 60.0  # from the engine's own "ready" to its first health answer
 
 
@@ -150,20 +150,23 @@ class Supervisor:
                 timeout=seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            # What was noticed first may be how the engine's end shows; its exit code, which says more, follows in a moment.
-            hint = _TELL_SECONDS if working in done and _broke_off(working) else _END_SECONDS if lost in done else None
-            if hint is not None and ending not in done:
-                done |= (await asyncio.wait({ending}, timeout=hint))[0]
+            if working in done and _broke_off(working):
+                # A request that breaks off is most likely how the engine's end shows; who ended is told in a moment.
+                done |= (
+                    await asyncio.wait({ending, lost}, timeout=_TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                )[0]
+            if lost in done and _is_launcher(lost.result()):
+                done |= (await asyncio.wait({ending}, timeout=_END_SECONDS))[0]  # its exit code says more
             if self._stop_asked in done:
                 raise Stopped(self._stop_asked.result())
             if leaking in done:
                 raise EngineGone(
                     "it wrote its admin key to its log; the key was struck there, and the engine stopped", final=True
                 )
+            if lost in done and not (ending in done and _is_launcher(lost.result())):
+                raise EngineGone(lost.result())  # a part that ended first; the engine's own end only follows from it
             if ending in done:
                 raise EngineGone("", by_itself=True)
-            if lost in done:
-                raise EngineGone(lost.result())
             if working in done:
                 working.result()
                 return
@@ -229,6 +232,10 @@ class Supervisor:
 def _broke_off(working: "asyncio.Future[Any]") -> bool:
     error = working.exception()
     return isinstance(error, EngineError) and any(finding.rule == "engine.lost" for finding in error.findings)
+
+
+def _is_launcher(who: str) -> bool:
+    return who.startswith(Role.LAUNCHER.value)
 
 
 async def _for_ever() -> None:
