@@ -33,5 +33,6 @@ class Ceiling:
         """Asked once before each round; on a rank without requests too."""
         return self._knob.begin_round()
 
-    def on_verify_complete(self, num_correct_drafts_per_req: Sequence[int], batch_size: int) -> None:
-        """Never a switch of its own: deciding is the policy's, outside."""
+    def on_verify_complete(self, num_correct_drafts_per_req: Sequence[int], batch_size: int) -> None:  # noqa: ARG002 - the engine's signature
+        """Counted, and never a switch of its own: deciding is the policy's, outside."""
+        self._knob.end_round(num_correct_drafts_per_req)

@@ -5,7 +5,7 @@ is judged is therefore only what all of them share: the command, the epoch in fo
 A command is judged as a whole and takes effect as a whole. Nothing raises: an exception at that point would end the rank.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spec_toolkit.terms import KNOB_KEYS, KnobAnswer, KnobMode
@@ -22,6 +22,7 @@ class Setting:
     epoch: int  # 0: as started, no command taken yet
     mode: KnobMode
     steps: int  # the most draft passes in a round
+    reason: str = ""  # why it is not the command's; empty if it is
 
 
 class Knob:
@@ -34,6 +35,9 @@ class Knob:
         self._taken = 0
         self._refused = 0
         self._rounds = 0
+        self._verify_rounds = 0
+        self._accepted_drafts = 0
+        self._accepted_histogram: list[int] = []
 
     def arm(self, candidates: Iterable[int], steps: int) -> None:
         """`candidates`: the step counts the engine prepared; `steps`: the one it starts with. ValueError if that is none of them."""
@@ -42,6 +46,7 @@ class Knob:
             raise ValueError(f"the engine starts with {steps} steps, which are not among its candidates {ascending}")
         self._candidates = ascending
         self._setting = Setting(0, mode_of(steps, ascending), steps)
+        self._accepted_histogram = [0] * (max(ascending) + 1)
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -65,6 +70,14 @@ class Knob:
         self._refused += answer is not KnobAnswer.TAKEN
         return answer
 
+    def fall(self, reason: str) -> None:
+        """To the fewest steps there are, zero where the engine prepared it; only a newer command leads back up.
+
+        Where several ranks share a round all of them must do this before the same one. Nothing happens while not armed.
+        """
+        if self._setting is not None:
+            self._setting = Setting(self._setting.epoch, KnobMode.ZERO_DRAFT, min(self._candidates), reason)
+
     def begin_round(self) -> int:
         """The steps of the round that begins. Raises RuntimeError while not armed."""
         if self._setting is None:
@@ -72,8 +85,16 @@ class Knob:
         self._rounds += 1
         return self._setting.steps
 
+    def end_round(self, accepted: Sequence[int]) -> None:
+        """`accepted`: drafts the target agreed with, of each request of a verify pass; bonus tokens not counted."""
+        self._verify_rounds += len(accepted)
+        self._accepted_drafts += sum(accepted)
+        top = len(self._accepted_histogram) - 1
+        for drafts in accepted:
+            self._accepted_histogram[min(max(drafts, 0), top)] += 1  # never raising: that would end the rank
+
     def row(self, *, dp: int, rank: int) -> dict[str, object]:
-        """What this rank reports; numbers only. Empty while not armed."""
+        """What this rank reports. Empty while not armed."""
         if self._setting is None:
             return {}
         return {
@@ -86,7 +107,11 @@ class Knob:
             "taken": self._taken,
             "refused": self._refused,
             "last": int(self._last),
+            "reason": self._setting.reason,
             "rounds": self._rounds,  # decode rounds of this rank, those it idled through included
+            "verify_rounds": self._verify_rounds,
+            "accepted_drafts": self._accepted_drafts,
+            "accepted_histogram": list(self._accepted_histogram),
         }
 
 

@@ -30,10 +30,12 @@ def test_the_steps_are_the_knobs_whatever_the_batch(knob, batch_size):
     assert ceiling.get_steps_for_batch(batch_size) == 0
 
 
-def test_no_verify_result_moves_it(knob):
+def test_no_verify_result_moves_it_and_each_is_counted(knob):
     ceiling = Ceiling(knob)
-    assert all(ceiling.on_verify_complete([0] * 8, 8) is None for _ in range(100))
+    assert all(ceiling.on_verify_complete([0, 2], 2) is None for _ in range(100))
     assert ceiling.get_steps_for_batch(8) == 3
+    row = knob.row(dp=0, rank=0)
+    assert (row["verify_rounds"], row["accepted_drafts"], row["accepted_histogram"]) == (200, 200, [100, 0, 100, 0])
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,12 @@ def test_an_engine_that_can_only_idle_is_not_full():
     assert mode_of(0, (0,)) is ZERO_DRAFT
 
 
-def test_a_row_is_numbers_only_and_counts_rounds():
+def test_a_row_counts_rounds_and_what_they_accepted():
     knob = armed(epoch=5)
     knob.begin_round()
+    knob.end_round([3, 0])
     knob.begin_round()
+    knob.end_round([1, 0, 3])
     assert knob.row(dp=1, rank=3) == {
         "dp": 1,
         "rank": 3,
@@ -123,8 +125,36 @@ def test_a_row_is_numbers_only_and_counts_rounds():
         "taken": 1,
         "refused": 0,
         "last": 0,
+        "reason": "",
         "rounds": 2,
+        "verify_rounds": 5,
+        "accepted_drafts": 7,
+        "accepted_histogram": [2, 1, 0, 2],
     }
+
+
+def test_after_a_fall_only_a_newer_command_leads_back_up():
+    knob = armed(epoch=5)
+    knob.fall("draft_fault")
+    assert knob.setting == Setting(5, ZERO_DRAFT, 0, "draft_fault")
+    assert knob.begin_round() == 0
+    assert knob.take(command(5, FULL, 3)) is KnobAnswer.STALE
+    assert knob.begin_round() == 0
+    assert knob.take(command(6, REDUCED, 1)) is KnobAnswer.TAKEN
+    assert knob.setting == Setting(6, REDUCED, 1)
+
+
+def test_a_fall_of_an_engine_that_did_not_prepare_zero_ends_at_its_fewest_steps():
+    knob = Knob()
+    knob.arm([1, 3], 3)
+    knob.fall("draft_fault")
+    assert knob.setting == Setting(0, ZERO_DRAFT, 1, "draft_fault")
+
+
+def test_what_is_not_armed_does_not_fall():
+    knob = Knob()
+    knob.fall("draft_fault")
+    assert knob.setting is None
 
 
 def test_our_own_defect_is_an_answer_too(monkeypatch):
