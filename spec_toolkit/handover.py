@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 LIST_VARIABLE = "SPEC_TOOLKIT_PATCHES"  # environment: path of the list; unset means that the plugin does nothing
+RANKS_AFTER_FAULT_VARIABLE = "SPEC_TOOLKIT_RANKS_AFTER_DRAFT_FAULT"  # environment: a terms.RanksAfterFault; unset: vote
 ENDED_BY_PATCHES = 78  # exit status of an engine process that would have run half-patched (EX_CONFIG of sysexits.h)
 PLUGIN_NAME = "spec_toolkit"  # our entry point, as the engine's plugin whitelist spells it
 RANKS = ("dp", "pp", "tp")  # the order they have in a process' name

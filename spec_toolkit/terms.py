@@ -88,4 +88,20 @@ class Acceptance(Enum):
     RELAXED = "relaxed"  # not lossless: everything it touches is labelled LOSSY
 
 
+class RanksAfterFault(Enum):
+    """What several ranks of one engine do when the draft fails on one of them."""
+
+    # The default: the stream goes on. One byte is all-reduced before each verify; where it says "fault" nobody's drafts count.
+    VOTE = "vote"
+    END_ENGINE = "end_engine"  # no byte, no vote: the engine ends and the supervisor starts it autoregressively
+
+
+class Comeback(Enum):
+    """How a speculating engine takes over from the autoregressive one that stood in for it."""
+
+    BESIDE = "beside"  # started beside it: needs room for two engines; nobody waits
+    IN_PLACE = "in_place"  # after it, at a time when nothing runs: needs no room; who comes meanwhile waits for a start
+    BY_HAND = "by_hand"  # when a person asks
+
+
 LOSSY = "lossy"  # the label RELAXED puts on every plan, metric and report

@@ -11,6 +11,8 @@ LAUNCH_MODULE = "sglang.launch_server"
 class Flag(StrEnum):
     ACCEPT_THRESHOLD_ACCUMULATED = "--speculative-accept-threshold-acc"
     ACCEPT_THRESHOLD_SINGLE = "--speculative-accept-threshold-single"
+    ADAPTIVE = "--speculative-adaptive"
+    ADAPTIVE_CONFIG = "--speculative-adaptive-config"
     ALGORITHM = "--speculative-algorithm"
     ATTENTION_BACKEND = "--attention-backend"
     BLOCK_TOKENS = "--speculative-dspark-block-size"
@@ -43,6 +45,7 @@ class Flag(StrEnum):
     SLEEP_ON_IDLE = "--sleep-on-idle"
     TOPK = "--speculative-eagle-topk"
     TP = "--tp-size"
+    WATCHDOG_SECONDS = "--watchdog-timeout"
 
 
 # The key of the file that CONFIG names: the one way a secret reaches the engine outside its arguments and environment.

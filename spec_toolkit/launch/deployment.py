@@ -84,6 +84,13 @@ class Folder:
         self.supervisor_log = path / "supervisor.log"
         self.engine_config = path / "engine.yaml"  # holds the admin key; 0600
         self.admin_key = path / "admin.key"  # 0600
+        self.steps_config = path / "steps.json"  # the step counts the engine prepares
+        self.limits = path / "limits.json"  # planning.limits.Limits; people edit it, the sidecar reads it again
+        self.hold = path / "hold.json"  # a person pinned a rung; absent: nobody did
+        self.policy_state = path / "policy.json"  # what the sidecar carries from one decision to the next
+        self.decisions_file = path / "decisions.jsonl"
+        self.sidecar_snapshot = path / "sidecar.json"  # what the sidecar sees, for `status`
+        self.gateway_snapshot = path / "gateway.json"  # what the gateway counts, for `status`
         self.patch_list = path / "patches.json"
         self.owner_lock = path / "owner.lock"
         self.socket_note = path / "control.path"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from spec_toolkit.engine import names
 from spec_toolkit.engine.flags import ALGORITHM_OF, LAUNCH_MODULE, Flag, Value, to_argv
 from spec_toolkit.engine.patch_reports import expected_processes
-from spec_toolkit.handover import LIST_VARIABLE
+from spec_toolkit.handover import LIST_VARIABLE, RANKS_AFTER_FAULT_VARIABLE
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Layout, Recipe
 from spec_toolkit.terms import Acceptance, Method
@@ -39,6 +39,7 @@ class Place(Struct, frozen=True, kw_only=True):
     draft: str | None  # None: the head ships in the target's checkpoint
     draft_commit: str | None
     engine_config: str  # the file that carries the admin key
+    steps_config: str  # the file that names the step counts the engine prepares
     patch_list: str
     port: int
     cores: int  # for several ranks on one machine without GPUs
@@ -58,6 +59,11 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
         speculates=speculate,
         processes=tuple(sorted(_processes(recipe.hardware.layout))),
     )
+
+
+def steps_config(steps: tuple[int, ...]) -> dict[str, dict[str, list[int]]]:
+    """The file that ADAPTIVE_CONFIG names: by batch size from which it holds, the step counts the engine prepares."""
+    return {"1": {"candidate_steps": list(steps)}}
 
 
 def _place_options(recipe: Recipe, place: Place) -> dict[Flag, Value]:
@@ -87,6 +93,7 @@ def _engine_options(plan: Plan) -> dict[Flag, Value]:
         Flag.MAX_RUNNING_REQUESTS: limits.max_running_requests,
         Flag.KV_POOL_TOKENS: limits.kv_pool_tokens,
         Flag.MEMORY_FRACTION: limits.memory_fraction,
+        Flag.WATCHDOG_SECONDS: recipe.policy.watchdog_seconds,
     }
     if recipe.is_rehearsal:
         # No device to capture on; an idle scheduler would poll a whole core of the few there are; and the engine's own warm-up
@@ -112,6 +119,8 @@ def _draft_options(plan: Plan, place: Place) -> dict[Flag, Value]:
         Flag.NUM_STEPS: plan.shape.num_steps if plan.shape else None,
         Flag.TOPK: plan.shape.topk if plan.shape else None,
         Flag.NUM_DRAFT_TOKENS: plan.shape.num_draft_tokens if plan.shape else None,
+        Flag.ADAPTIVE: bool(plan.steps),
+        Flag.ADAPTIVE_CONFIG: place.steps_config if plan.steps else None,
         Flag.BLOCK_TOKENS: draft.block_tokens,
         Flag.REJECTION_SAMPLING: draft.acceptance is Acceptance.REJECTION,
         Flag.ACCEPT_THRESHOLD_SINGLE: draft.accept_threshold_single,
@@ -122,6 +131,7 @@ def _draft_options(plan: Plan, place: Place) -> dict[Flag, Value]:
 def _environment(recipe: Recipe, place: Place) -> dict[str, str]:
     environment = {
         LIST_VARIABLE: place.patch_list,
+        RANKS_AFTER_FAULT_VARIABLE: recipe.policy.ranks_after_draft_fault.value,
         # After a crash the engine would spend up to 70 s on dumps before it lets go; the supervisor keeps the log instead.
         names.CORE_DUMP_ON_CRASH: "0",
         names.STACK_DUMP_ON_CRASH: "0",

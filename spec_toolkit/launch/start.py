@@ -18,7 +18,7 @@ from spec_toolkit.launch.deployment import Folder, Status, write_json, write_pri
 from spec_toolkit.launch.ending import last_line, stop
 from spec_toolkit.launch.prepare import Prepared
 from spec_toolkit.launch.record import Launch
-from spec_toolkit.launch.spec import LaunchSpec, Place, to_launch
+from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal
@@ -100,6 +100,7 @@ def _place(models: Models, folder: Folder, port: int) -> Place:
         draft=models.draft,
         draft_commit=models.draft_commit,
         engine_config=str(folder.engine_config),
+        steps_config=str(folder.steps_config),
         patch_list=str(folder.patch_list),
         port=port,
         cores=os.cpu_count() or 1,
@@ -139,6 +140,9 @@ def begin(folder: Folder, ready: Prepared, models: Models) -> int:
     write_private(folder.recipe, ready.loaded.text.encode())
     hand_over(ready.patches, folder.path)
     write_json(folder.path / "plan.json", plan)
+    write_json(folder.steps_config, steps_config(plan.steps))
+    if plan.limits is not None:
+        write_json(folder.limits, plan.limits)
     launch = Launch(
         status=_first_status(folder, ready, models, specs[0]),
         attempts=specs,

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.facts.records import Checkpoint, Tables
-from spec_toolkit.planning.rules import features, graphs, machine, pins, shape
+from spec_toolkit.planning.limits import Limits
+from spec_toolkit.planning.rules import features, graphs, machine, pins, policy, shape
 from spec_toolkit.planning.rules.shape import Shape
+from spec_toolkit.planning.runtime import derive_limits, derive_steps
 from spec_toolkit.recipe.load import LoadedRecipe
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.terms import LOSSY
@@ -35,6 +37,8 @@ class Plan:
     recipe: Recipe
     shape: Shape | None  # None where a finding refuses the draft
     decode_graph_batch_sizes: tuple[int, ...]  # ascending; empty on a CPU
+    steps: tuple[int, ...]  # step counts the engine can be set to while it serves, ascending from 0; empty: it cannot
+    limits: Limits | None  # what the policy reads; None where the draft has no shape
     evidence: Evidence
     findings: tuple[Finding, ...]  # worst first
 
@@ -60,6 +64,8 @@ def make_plan(
     """`checkpoint` and `content` (its content hash) are of the target's folder, where it lies on this machine."""
     recipe = loaded.recipe
     worst_first = list(Verdict)
+    drawn = shape.derive_shape(recipe.draft)
+    steps = derive_steps(recipe, drawn)
     findings = sorted(
         _apply(recipe, tables, checkpoint, content),
         key=lambda f: (worst_first.index(f.verdict), loaded.line_of(f.where)),
@@ -69,8 +75,10 @@ def make_plan(
         path=loaded.path,
         sha256=loaded.sha256,
         recipe=recipe,
-        shape=shape.derive_shape(recipe.draft),
+        shape=drawn,
         decode_graph_batch_sizes=graphs.derive_graph_list(recipe, tables.engine),
+        steps=steps,
+        limits=derive_limits(recipe, steps, sha256=loaded.sha256) if drawn else None,
         evidence=Evidence.REHEARSAL if recipe.is_rehearsal else Evidence.UNPROVEN,
         findings=tuple(findings),
     )
@@ -97,7 +105,10 @@ def _apply(recipe: Recipe, tables: Tables, checkpoint: Checkpoint | None, conten
     yield from features.overlap(recipe)
     yield from features.extra_args(recipe, engine)
     yield from features.not_enforced(recipe)
-    yield from features.allowed_modes(recipe.policy, draft)
+    yield from policy.allowed_modes(recipe.policy, draft)
+    yield from policy.between(recipe.policy, draft)
+    yield from policy.windows(recipe.policy)
+    yield from policy.one_depth(recipe)
 
     yield from graphs.cover(recipe)
     yield from graphs.order(recipe)

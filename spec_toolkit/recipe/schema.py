@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from spec_toolkit.terms import Acceptance, Method, Mode
+from spec_toolkit.terms import Acceptance, Comeback, Method, Mode, RanksAfterFault
 
 # Descriptions are the loader's words for people and the editor's hover text. Upper bounds only catch slips of the keyboard or the
 # unit (bytes typed for GiB) and keep what is derived from a number small; what a machine can hold is planning's to say.
@@ -145,12 +145,22 @@ class Limits(Record, frozen=True, kw_only=True):
 
 
 class Policy(Record, frozen=True, kw_only=True):
-    """What may be done about speculation at run time."""
+    """What may be done about speculation at run time, and for how long a client waits meanwhile."""
 
-    allow: tuple[Mode, ...] = (Mode.FULL, Mode.AUTOREGRESSIVE)
-    dwell_seconds: Seconds = 60.0
+    allow: tuple[Mode, ...] = (Mode.FULL, Mode.REDUCED, Mode.ZERO_DRAFT, Mode.AUTOREGRESSIVE)
+    reduced_steps: tuple[Steps, ...] | None = None  # step counts between none and num_steps; open: half of it
+    dwell_seconds: Seconds = 60.0  # least time between two moves that no fault forces
+    window_seconds: Seconds = 10.0  # least time that says anything about load or acceptance
+    queue_high: Requests = 8  # requests waiting throughout a window: drafting gives way
+    cool_down_seconds: Seconds = 60.0  # nothing is drafted after a first draft fault; longer after each further one
+    crash_cool_down_seconds: Seconds = 600.0  # autoregressive after a first crash; longer after each further one
+    comeback: Comeback = Comeback.IN_PLACE  # how a speculating engine takes over from an autoregressive one
+    ranks_after_draft_fault: RanksAfterFault = RanksAfterFault.VOTE
     ready_seconds: Seconds = 1800.0  # from start to the first answer, or the start has failed
     drain_seconds: Seconds = 30.0  # from the request to stop to the kill
+    watchdog_seconds: Seconds = 60.0  # one forward pass takes less, or the engine hangs and is ended
+    resume_deadline_seconds: Seconds = 900.0  # a client's stream waits at most this long for an engine to go on with it
+    max_waiting_requests: Requests = 256  # beyond those that run; more are answered 429
 
 
 class Recipe(Record, frozen=True, kw_only=True):

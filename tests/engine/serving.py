@@ -5,6 +5,7 @@
 Two seconds or so a start, against twenty for an engine that imports by itself.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.known import load_tables
-from spec_toolkit.launch.spec import LaunchSpec, Place, to_launch
+from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
 from spec_toolkit.launch.start import free_ports
 from spec_toolkit.planning.plan import make_plan
 from spec_toolkit.recipe.catalogue import find_recipe
@@ -62,6 +63,7 @@ def launch_spec(folder: Path, loaded: LoadedRecipe, *, speculate: bool) -> Launc
     )
     config = folder / "engine.yaml"
     config.write_text(f"admin-api-key: {ADMIN_KEY}\n")
+    (folder / "steps.json").write_text(json.dumps(steps_config(plan.steps)))
     [port] = free_ports(1)
     place = Place(
         python="python3",
@@ -71,6 +73,7 @@ def launch_spec(folder: Path, loaded: LoadedRecipe, *, speculate: bool) -> Launc
         draft=None,
         draft_commit=None,
         engine_config=str(config),
+        steps_config=str(folder / "steps.json"),
         patch_list=str(hand_over(patches, folder)),
         port=port,
         cores=2,

@@ -22,6 +22,7 @@ PLACE = Place(
     draft=None,
     draft_commit=None,
     engine_config="/state/engine.yaml",
+    steps_config="/state/steps.json",
     patch_list="/state/patches.json",
     port=30000,
     cores=2,

@@ -91,7 +91,7 @@ def test_near_misses_of_a_wrong_kind_pass(value: str) -> None:
         pytest.param(
             "  dwell_seconds: 60",
             "  colour: red",
-            "33: no key 'colour' under 'policy'. Known are allow, dwell_seconds, ready_seconds, drain_seconds. [recipe.unknown-key]",
+            "33: no key 'colour' under 'policy'. Known are allow, reduced_steps, dwell_seconds, window_seconds, queue_high, cool_down_seconds, crash_cool_down_seconds, comeback, ranks_after_draft_fault, ready_seconds, drain_seconds, watchdog_seconds, resume_deadline_seconds, max_waiting_requests. [recipe.unknown-key]",
             id="like-nothing",
         ),
         pytest.param(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spec_toolkit.recipe.load import parse_recipe
 from spec_toolkit.recipe.schema import Draft, Engine, ExtraArg, Graphs, Hardware, Layout, Limits, Policy, Recipe, Target
-from spec_toolkit.terms import Acceptance, Method, Mode
+from spec_toolkit.terms import Acceptance, Comeback, Method, Mode, RanksAfterFault
 
 hexadecimal = st.text("0123456789abcdef", min_size=64, max_size=64)
 sha256 = hexadecimal.map("sha256:{}".format)
@@ -89,9 +89,19 @@ recipes = st.builds(
     policy=st.builds(
         Policy,
         allow=st.lists(st.sampled_from(Mode), max_size=4).map(tuple),
+        reduced_steps=maybe(st.lists(steps, max_size=3).map(tuple)),
         dwell_seconds=seconds,
+        window_seconds=seconds,
+        queue_high=requests,
+        cool_down_seconds=seconds,
+        crash_cool_down_seconds=seconds,
+        comeback=st.sampled_from(Comeback),
+        ranks_after_draft_fault=st.sampled_from(RanksAfterFault),
         ready_seconds=seconds,
         drain_seconds=seconds,
+        watchdog_seconds=seconds,
+        resume_deadline_seconds=seconds,
+        max_waiting_requests=requests,
     ),
     evidence=maybe(st.from_regex(r"evidence/[a-z0-9_]{1,20}\.json", fullmatch=True)),
     simulated=st.booleans(),

@@ -64,6 +64,10 @@ TREE_WITH_REJECTION = (
             "draft.acceptance: is rejection, with topk 4; rejection sampling is for chains (topk 1). Use acceptance target_only: it is lossless too."
             " [features.rejection-needs-chain]"
         ),
+        (
+            "policy.allow: allows reduced, zero_draft; the engine cannot change the steps of method mtp with topk 4 while it serves."
+            " It runs in full or autoregressive. [policy.one-depth]"
+        ),
     ],
 )
 THRESHOLD_WITHOUT_RELAXED = (

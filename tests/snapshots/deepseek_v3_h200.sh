@@ -1,5 +1,6 @@
 unset SGLANG_PLUGINS SGLANG_SIMULATE_ACC_LEN
 export SPEC_TOOLKIT_PATCHES=/state/patches.json
+export SPEC_TOOLKIT_RANKS_AFTER_DRAFT_FAULT=vote
 export SGLANG_CUDA_COREDUMP_BEFORE_CRASH=0
 export SGLANG_PYSPY_DUMP_BEFORE_CRASH=0
 export PYTHONUNBUFFERED=1
@@ -14,15 +15,19 @@ python3 -m sglang.launch_server \
   --tp-size 8 \
   --context-length 32768 \
   --max-running-requests 64 \
+  --watchdog-timeout 60.0 \
   --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 40 44 48 52 56 60 64 \
   --speculative-algorithm EAGLE \
   --speculative-num-steps 3 \
   --speculative-eagle-topk 1 \
-  --speculative-num-draft-tokens 4
+  --speculative-num-draft-tokens 4 \
+  --speculative-adaptive \
+  --speculative-adaptive-config /state/steps.json
 
 # and without speculation
 unset SGLANG_PLUGINS SGLANG_SIMULATE_ACC_LEN
 export SPEC_TOOLKIT_PATCHES=/state/patches.json
+export SPEC_TOOLKIT_RANKS_AFTER_DRAFT_FAULT=vote
 export SGLANG_CUDA_COREDUMP_BEFORE_CRASH=0
 export SGLANG_PYSPY_DUMP_BEFORE_CRASH=0
 export PYTHONUNBUFFERED=1
@@ -37,4 +42,5 @@ python3 -m sglang.launch_server \
   --tp-size 8 \
   --context-length 32768 \
   --max-running-requests 64 \
+  --watchdog-timeout 60.0 \
   --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 40 44 48 52 56 60 64

@@ -1,5 +1,6 @@
 unset SGLANG_PLUGINS SGLANG_SIMULATE_ACC_LEN
 export SPEC_TOOLKIT_PATCHES=/state/patches.json
+export SPEC_TOOLKIT_RANKS_AFTER_DRAFT_FAULT=vote
 export SGLANG_CUDA_COREDUMP_BEFORE_CRASH=0
 export SGLANG_PYSPY_DUMP_BEFORE_CRASH=0
 export PYTHONUNBUFFERED=1
@@ -21,6 +22,7 @@ python3 /toolkit/rehearsal/serve.py \
   --context-length 4096 \
   --max-running-requests 16 \
   --max-total-tokens 16384 \
+  --watchdog-timeout 20.0 \
   --sleep-on-idle \
   --device cpu \
   --cuda-graph-backend-decode disabled \
@@ -29,11 +31,14 @@ python3 /toolkit/rehearsal/serve.py \
   --speculative-algorithm EAGLE \
   --speculative-num-steps 3 \
   --speculative-eagle-topk 1 \
-  --speculative-num-draft-tokens 4
+  --speculative-num-draft-tokens 4 \
+  --speculative-adaptive \
+  --speculative-adaptive-config /state/steps.json
 
 # and without speculation
 unset SGLANG_PLUGINS SGLANG_SIMULATE_ACC_LEN
 export SPEC_TOOLKIT_PATCHES=/state/patches.json
+export SPEC_TOOLKIT_RANKS_AFTER_DRAFT_FAULT=vote
 export SGLANG_CUDA_COREDUMP_BEFORE_CRASH=0
 export SGLANG_PYSPY_DUMP_BEFORE_CRASH=0
 export PYTHONUNBUFFERED=1
@@ -55,6 +60,7 @@ python3 /toolkit/rehearsal/serve.py \
   --context-length 4096 \
   --max-running-requests 16 \
   --max-total-tokens 16384 \
+  --watchdog-timeout 20.0 \
   --sleep-on-idle \
   --device cpu \
   --cuda-graph-backend-decode disabled \

@@ -6,11 +6,10 @@ from spec_toolkit.errors import Finding
 from spec_toolkit.facts.records import Checkpoint, EngineFacts, ModelFacts
 from spec_toolkit.planning.finding import note, refuse, warn
 from spec_toolkit.planning.rules.shape import STEPPING
-from spec_toolkit.recipe.schema import Draft, Policy, Recipe
-from spec_toolkit.terms import LOSSY, Acceptance, Method, Mode
+from spec_toolkit.recipe.schema import Draft, Recipe
+from spec_toolkit.terms import LOSSY, Acceptance, Method
 
 _NEEDS_A_MODEL = frozenset({Method.EAGLE3, Method.FROZEN_KV_MTP, Method.STANDALONE})
-_SPECULATING = frozenset({Mode.FULL, Mode.REDUCED, Mode.ZERO_DRAFT})
 
 
 def method_planned(draft: Draft) -> Iterator[Finding]:
@@ -152,37 +151,3 @@ def not_enforced(recipe: Recipe) -> Iterator[Finding]:
 def _names(flag: str, known: str) -> bool:
     """The engine's parser takes an unambiguous beginning for the whole flag, so a beginning is as good as the name."""
     return flag.startswith(known[:-1]) or known.startswith(flag) if known.endswith("*") else known.startswith(flag)
-
-
-def allowed_modes(policy: Policy, draft: Draft) -> Iterator[Finding]:
-    where, allow = "policy.allow", frozenset(policy.allow)
-    names = ", ".join(mode.value for mode in policy.allow) or "nothing"
-    if not allow & {Mode.FULL, Mode.AUTOREGRESSIVE}:
-        yield refuse(
-            "policy.no-start",
-            where,
-            f"allows {names}",
-            "an engine starts in full or autoregressive",
-            "Allow one of them.",
-        )
-    elif draft.method is Method.NONE and allow & _SPECULATING:
-        yield refuse(
-            "policy.nothing-to-draft",
-            where,
-            f"allows {names}",
-            "method none only runs autoregressive",
-            "Write [autoregressive].",
-        )
-    elif draft.method is not Method.NONE and Mode.FULL not in allow:
-        yield warn(
-            "policy.never-full",
-            where,
-            f"allows {names}",
-            "the draft would never be used as the recipe shapes it",
-            "Allow full.",
-        )
-    elif Mode.AUTOREGRESSIVE not in allow:
-        why = "when speculation cannot start, the service does not start either"
-        yield warn("policy.no-way-back", where, f"allows {names}", why, "Allow autoregressive.")
-    if Mode.REDUCED in allow and draft.num_steps == 1:
-        yield note("policy.nothing-between", where, "allows reduced, with num_steps 1", "one step less is zero_draft")

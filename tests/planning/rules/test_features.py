@@ -6,8 +6,8 @@ import pytest
 from spec_toolkit.errors import Verdict
 from spec_toolkit.facts.records import Checkpoint, Tables
 from spec_toolkit.planning.rules import features
-from spec_toolkit.recipe.schema import Draft, Policy
-from spec_toolkit.terms import Acceptance, Method, Mode
+from spec_toolkit.recipe.schema import Draft
+from spec_toolkit.terms import Acceptance, Method
 
 
 def rules(findings: Any) -> list[str]:
@@ -142,30 +142,6 @@ def test_a_draft_of_its_own_needs_no_mtp_layer(change: Any) -> None:
 def test_an_extra_flag_is_warned_of_or_refused(change: Any, tables: Tables, flag: str, rule: str) -> None:
     recipe = change(engine__extra_args=[{"flag": flag, "value": 3, "why": "a try"}])
     assert rules(features.extra_args(recipe, tables.engine)) == [rule]
-
-
-@pytest.mark.parametrize(
-    ("allow", "method", "expected"),
-    [
-        pytest.param(["full", "reduced", "autoregressive"], "mtp", [], id="usual"),
-        pytest.param(["full"], "mtp", ["policy.no-way-back"], id="only-full"),
-        pytest.param([], "mtp", ["policy.no-start"], id="nothing"),
-        pytest.param(["reduced", "zero_draft"], "mtp", ["policy.no-start"], id="only-between"),
-        pytest.param(["autoregressive"], "mtp", ["policy.never-full"], id="never-full"),
-        pytest.param(["autoregressive"], "none", [], id="no-draft"),
-        pytest.param(["full", "autoregressive"], "none", ["policy.nothing-to-draft"], id="no-draft-and-full"),
-    ],
-)
-def test_the_policy_allows_something_to_start_in_and_fall_back_to(
-    allow: list[str], method: str, expected: list[str]
-) -> None:
-    policy = Policy(allow=tuple(Mode(mode) for mode in allow))
-    assert rules(features.allowed_modes(policy, Draft(method=Method(method), num_steps=3))) == expected
-
-
-def test_with_one_step_reduced_is_nothing_new() -> None:
-    policy = Policy(allow=(Mode.FULL, Mode.REDUCED, Mode.AUTOREGRESSIVE))
-    assert rules(features.allowed_modes(policy, Draft(method=Method.MTP, num_steps=1))) == ["policy.nothing-between"]
 
 
 def test_simulated_acceptance_and_a_schedule_without_overlap_are_said(change: Any) -> None:

@@ -1,0 +1,89 @@
+"""Rules about what may be done to speculation at run time. Pure."""
+
+from collections.abc import Iterator
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.planning.rules.shape import STEPPING, derive_shape
+from spec_toolkit.planning.runtime import derive_steps
+from spec_toolkit.recipe.schema import Draft, Policy, Recipe
+from spec_toolkit.terms import Method, Mode
+
+_SPECULATING = frozenset({Mode.FULL, Mode.REDUCED, Mode.ZERO_DRAFT})
+
+
+def allowed_modes(policy: Policy, draft: Draft) -> Iterator[Finding]:
+    where, allow = "policy.allow", frozenset(policy.allow)
+    names = ", ".join(mode.value for mode in policy.allow) or "nothing"
+    if not allow & {Mode.FULL, Mode.AUTOREGRESSIVE}:
+        yield refuse(
+            "policy.no-start",
+            where,
+            f"allows {names}",
+            "an engine starts in full or autoregressive",
+            "Allow one of them.",
+        )
+    elif draft.method is Method.NONE and allow & _SPECULATING:
+        yield refuse(
+            "policy.nothing-to-draft",
+            where,
+            f"allows {names}",
+            "method none only runs autoregressive",
+            "Write [autoregressive].",
+        )
+    elif draft.method is not Method.NONE and Mode.FULL not in allow:
+        yield warn(
+            "policy.never-full",
+            where,
+            f"allows {names}",
+            "the draft would never be used as the recipe shapes it",
+            "Allow full.",
+        )
+    elif Mode.AUTOREGRESSIVE not in allow:
+        why = "when speculation cannot start, the service does not start either"
+        yield warn("policy.no-way-back", where, f"allows {names}", why, "Allow autoregressive.")
+
+
+def between(policy: Policy, draft: Draft) -> Iterator[Finding]:
+    """Reduced means fewer steps than num_steps, and some."""
+    if draft.method not in STEPPING or draft.num_steps is None:
+        return
+    if Mode.REDUCED in policy.allow and draft.num_steps == 1:
+        yield note(
+            "policy.nothing-between", "policy.allow", "allows reduced, with num_steps 1", "one less is zero_draft"
+        )
+    for steps in policy.reduced_steps or ():
+        if steps >= draft.num_steps:
+            why = f"num_steps is {draft.num_steps}, and reduced means fewer"
+            remedy = f"Write counts from 1 to {draft.num_steps - 1}, or leave the key out."
+            yield refuse("policy.reduced-steps", "policy.reduced_steps", f"holds {steps}", why, remedy)
+    if policy.reduced_steps and Mode.REDUCED not in policy.allow:
+        yield warn("policy.reduced-unused", "policy.reduced_steps", "is written", "policy.allow leaves reduced out")
+
+
+def windows(policy: Policy) -> Iterator[Finding]:
+    """A move is judged by a window of its own, so the window cannot be longer than the time between two moves."""
+    if policy.window_seconds > policy.dwell_seconds:
+        yield correct(
+            "policy.window",
+            "policy.window_seconds",
+            f"is {policy.window_seconds:g} s",
+            f"dwell_seconds is {policy.dwell_seconds:g}, and a move is judged by a window of its own",
+            f"Planned with {policy.dwell_seconds:g}; write that, or a longer dwell_seconds.",
+        )
+
+
+def one_depth(recipe: Recipe) -> Iterator[Finding]:
+    """An engine that cannot change its steps has full and autoregressive only, and the way between them is a restart."""
+    shape, allowed = derive_shape(recipe.draft), {*recipe.policy.allow} & {Mode.REDUCED, Mode.ZERO_DRAFT}
+    if shape is None or recipe.draft.method is Method.NONE or derive_steps(recipe, shape) or not allowed:
+        return
+    names = ", ".join(sorted(mode.value for mode in allowed))
+    what = f"method {recipe.draft.method.value} with topk {recipe.draft.topk}"
+    yield warn(
+        "policy.one-depth",
+        "policy.allow",
+        f"allows {names}",
+        f"the engine cannot change the steps of {what} while it serves",
+        "It runs in full or autoregressive.",
+    )
