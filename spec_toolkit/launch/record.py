@@ -10,6 +10,28 @@ from msgspec import Struct
 from spec_toolkit.launch.deployment import Folder, Status
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.launch.spec import LaunchSpec
+from spec_toolkit.terms import Comeback
+
+
+class Front(Struct, frozen=True, kw_only=True):
+    """What the gateway is told: where clients reach the deployment, and how many of them wait for how long."""
+
+    host: str = "127.0.0.1"
+    port: int
+    max_running_requests: int  # the engine's admission cap
+    max_waiting_requests: int  # beyond those; one more is answered 429
+    resume_deadline_seconds: float  # a stream waits at most this long for an engine to go on with it
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """A process of ours that stands beside the engine and hears of every Route on its standard input."""
+
+    name: str  # gateway, sidecar
+    command: tuple[str, ...]
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -20,6 +42,10 @@ class Launch(Struct, frozen=True, kw_only=True):
     tokenizer: str | None  # hash the recipe pins
     ready_seconds: float
     drain_seconds: float
+    front: Front
+    comeback: Comeback
+    hang_seconds: float  # an engine that says nothing of itself for so long hangs: above what its watchdog takes to end it
+    services: tuple[Service, ...] = ()
 
 
 class Record:

@@ -17,7 +17,7 @@ from spec_toolkit.facts.hub import resolve_revision
 from spec_toolkit.launch.deployment import Folder, Status, write_json, write_private
 from spec_toolkit.launch.ending import last_line, stop
 from spec_toolkit.launch.prepare import Prepared
-from spec_toolkit.launch.record import Launch
+from spec_toolkit.launch.record import Front, Launch
 from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Recipe
@@ -26,6 +26,7 @@ from spec_toolkit.terms import Method, Mode
 
 _FOLLOW_SECONDS = 0.1  # between two looks at the events
 _OWNED_SECONDS = 60.0  # for the supervisor's imports, on a busy machine
+_WATCHDOGS = 2.0  # the engine's own notices a hang after one to one and a half of its time-outs
 _OPEN = "<resolved at deploy>"
 
 
@@ -149,10 +150,23 @@ def begin(folder: Folder, ready: Prepared, models: Models) -> int:
         tokenizer=plan.recipe.target.tokenizer,
         ready_seconds=plan.recipe.policy.ready_seconds,
         drain_seconds=plan.recipe.policy.drain_seconds,
+        front=_front(plan.recipe),
+        comeback=plan.recipe.policy.comeback,
+        hang_seconds=_WATCHDOGS * plan.recipe.policy.watchdog_seconds,
     )
     folder.write_status(launch.status)
     write_json(folder.launch, launch)
     return _spawn(folder)
+
+
+def _front(recipe: Recipe) -> Front:
+    [port] = free_ports(1)
+    return Front(
+        port=port,
+        max_running_requests=recipe.limits.max_running_requests,
+        max_waiting_requests=recipe.policy.max_waiting_requests,
+        resume_deadline_seconds=recipe.policy.resume_deadline_seconds,
+    )
 
 
 def new_key() -> str:

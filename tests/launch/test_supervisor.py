@@ -16,9 +16,10 @@ from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Keeper, Status, identify, write_json
 from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Event, Kind
-from spec_toolkit.launch.record import Launch
+from spec_toolkit.launch.record import Front, Launch
 from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.launch.start import free_ports
+from spec_toolkit.terms import Comeback
 
 KEY = "k3y-that-nobody-may-see"
 DEADLINE_SECONDS = 30.0
@@ -66,7 +67,14 @@ class Running:
         self.folder = folder
         status = Status(name=folder.name, recipe="r.yaml", recipe_sha256="sha256:0")
         launch = Launch(
-            status=status, attempts=attempts, tokenizer=None, ready_seconds=ready_seconds, drain_seconds=drain_seconds
+            status=status,
+            attempts=attempts,
+            tokenizer=None,
+            ready_seconds=ready_seconds,
+            drain_seconds=drain_seconds,
+            front=Front(port=1, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=60.0),
+            comeback=Comeback.BESIDE,
+            hang_seconds=10.0,
         )
         folder.write_status(status)
         write_json(folder.launch, launch)
