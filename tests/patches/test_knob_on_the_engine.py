@@ -44,18 +44,7 @@ def reference(nursery, tmp_path_factory) -> list[Completion]:
         return asyncio.run(target_answers(engine, held_out(PROMPTS)))
 
 
-NOT_ON_CPU = "the engine's CPU backend pads requests after it planned them, under attention DP; the kernels refuse that"
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        "tp1",
-        "tp1-without-overlap",
-        "tp2",
-        pytest.param("attention-dp", marks=pytest.mark.skip(reason=NOT_ON_CPU)),
-    ],
-)
+@pytest.fixture(scope="module", params=list(SWITCHES))
 def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Serving]]:
     """One engine of each layout; `reference` first, so that there is one engine at a time."""
     layout = LAYOUTS[request.param]

@@ -5,6 +5,11 @@
 
 Scores and softmax are float32 whatever the inputs. Query heads share KV heads in groups. `req_to_token` [requests, pool_len]
 maps a request's positions to rows of `k_buffer` and `v_buffer`, [slots, kv heads, head dim].
+
+Padding: `seq_lens` says how large the batch is. Under attention DP the engine plans a draft's passes first and pads the
+batch to the busiest rank's afterwards: `req_pool_indices` with row 0 and `loc` with slot 0, which no request owns, the
+query's rows and with them the output's. A CUDA backend launches what it planned and never looks at the padding; so here,
+and output rows of no request become zero. (The compiled CPU kernels refuse a padded batch.)
 Caller: sglang/srt/layers/attention/intel_amx_backend.py, as torch.ops.sgl_kernel.{extend,decode}_attention_cpu.
 """
 
@@ -80,21 +85,26 @@ def decode_attention_cpu(
 ) -> None:
     """One new position per request: store its key and value, then attend to everything up to it.
 
-    `query` [batch, heads, d], `key` and `value` [batch, kv heads * d] or [batch, kv heads, d] (None: already in the pool),
-    `loc` [batch] the slots to store at, `seq_lens` [batch] int64 with the new position counted, `sliding_window_size`
-    positions seen, the query's own included (0 = all), `sinks` [heads].
-    Writes `output` [batch, heads, dv] and row `loc` of the buffers. With MLA the value is the key's first part and
+    `query` [rows, heads, d], `key` and `value` [rows, kv heads * d] or [rows, kv heads, d] (None: already in the pool),
+    `loc` [rows] the slots to store at, `seq_lens` [batch] int64 with the new position counted, rows >= batch,
+    `sliding_window_size` positions seen, the query's own included (0 = all), `sinks` [heads].
+    Writes `output` [rows, heads, dv] and row `loc` of the buffers. With MLA the value is the key's first part and
     `v_buffer` a view of `k_buffer`: one store fills both. `attn_logits` is the compiled kernel's scratch, unused here.
     """
     op = "decode_attention_cpu"
     _refuse_what_is_missing(op, k_buffer, (k_scale, v_scale), encoder_lens, cross=is_cross_attn)
     bounds.inside(op, "req_pool_indices", req_pool_indices, req_to_token.shape[0])
+    batch = seq_lens.numel()
+    rows = bounds.planned(op, "req_pool_indices", req_pool_indices, batch).tolist()
+    bounds.planned(op, "loc", loc, batch)
+    bounds.equal(op, "loc's length", loc.numel(), query.shape[0])
     if key is not None:
         bounds.inside(op, "loc", loc, k_buffer.shape[0])
         k_buffer[loc] = key.reshape(-1, *k_buffer.shape[1:]).to(k_buffer.dtype)
         if value is not None and v_buffer.data_ptr() != k_buffer.data_ptr():
             v_buffer[loc] = value.reshape(-1, *v_buffer.shape[1:]).to(v_buffer.dtype)
-    for request, (row, length) in enumerate(zip(req_pool_indices.tolist(), seq_lens.tolist(), strict=True)):
+    output[batch:] = 0
+    for request, (row, length) in enumerate(zip(rows, seq_lens.tolist(), strict=True)):
         slots = _slots(op, req_to_token, row, length, k_buffer.shape[0])
         if sliding_window_size > 0:
             slots = slots[-sliding_window_size:]
@@ -130,7 +140,8 @@ def extend_attention_cpu(
     """The last extend_seq_len positions of each request attend to its cached prefix and to one another.
 
     `q_extend` [tokens, heads, d]; `k_extend`, `v_extend` [tokens, kv heads, d] (None: a layer that shares its KV; all keys
-    come from the pool); request b's rows start at `extend_start_loc[b]`. `seq_lens` [batch] int64, prefix and new rows.
+    come from the pool); request b's rows start at `extend_start_loc[b]`. `seq_lens` [batch] int64, prefix and new rows;
+    `req_pool_indices` [>= batch], `extend_seq_lens` and `extend_start_loc` [batch].
     `tree_mask`: [sum of extend_seq_len squared] bool, per request which new row sees which, in place of causality.
     `sliding_window_size`: positions seen, the query's own included (0 = all); in a tree positions count by depth, as they
     would for the accepted path alone. Writes `o_extend` [tokens, heads, dv].
@@ -139,11 +150,16 @@ def extend_attention_cpu(
     _refuse_what_is_missing(op, k_buffer, (k_scale, v_scale), encoder_lens, cross=is_cross_attn)
     bounds.inside(op, "req_pool_indices", req_pool_indices, req_to_token.shape[0])
     news, starts = extend_seq_lens.tolist(), extend_start_loc.tolist()
+    rows = bounds.planned(op, "req_pool_indices", req_pool_indices, seq_lens.numel()).tolist()
+    bounds.equal(op, "extend_seq_lens' length", len(news), seq_lens.numel())
+    if len(news) < req_pool_indices.numel():
+        _refuse_half_padded(op, req_pool_indices.numel(), news, q_extend.shape[0])
     bounds.spans(op, starts, [start + new for start, new in zip(starts, news, strict=True)], q_extend.shape[0])
     if tree_mask is not None:
         bounds.equal(op, "tree_mask's length", tree_mask.numel(), sum(new * new for new in news))
+    o_extend.zero_()
     first_cell = 0
-    for row, length, new, start in zip(req_pool_indices.tolist(), seq_lens.tolist(), news, starts, strict=True):
+    for row, length, new, start in zip(rows, seq_lens.tolist(), news, starts, strict=True):
         prefix = length - new
         bounds.fits(op, "seq_lens", new, length)
         if new == 0:
@@ -158,6 +174,16 @@ def extend_attention_cpu(
         v = _keys(op, v_buffer, v_extend, slots, prefix, start)
         q = q_extend[start : start + new]
         o_extend[start : start + new] = attend(q, k, v, visible, sm_scale, logit_cap, sinks)
+
+
+def _refuse_half_padded(op: str, requests: int, news: list[int], tokens: int) -> None:
+    """Requests are padded where all extend by the same number of tokens, and their tokens with them."""
+    widths = set(news)
+    if len(widths) != 1 or 0 in widths:
+        raise bounds.OutOfBoundsError(
+            f"{op}: {requests} requests for a batch of {len(news)} that extends by {news} tokens; only equal widths are padded."
+        )
+    bounds.equal(op, "req_pool_indices' length", requests, tokens // widths.pop())  # the engine's own formula
 
 
 def _keys(

@@ -32,6 +32,18 @@ def equal(op: str, what: str, found: object, expected: object) -> None:
         raise OutOfBoundsError(f"{op}: {what} is {found}; the other arguments imply {expected}.")
 
 
+def planned(op: str, what: str, rows: torch.Tensor, batch: int) -> torch.Tensor:
+    """The first `batch` of `rows`; what stands behind them must be the engine's padding, which is zero."""
+    fits(op, what, batch, rows.numel())
+    behind = rows[batch:]
+    if behind.any():
+        raise OutOfBoundsError(
+            f"{op}: {what} has {rows.numel()} elements for a batch of {batch}; padding is 0, behind the batch stands "
+            f"{int(behind[behind != 0][0])}."
+        )
+    return rows[:batch]
+
+
 def spans(op: str, starts: list[int], ends: list[int], size: int) -> None:
     """Each [start, end) is a span, possibly empty, inside a row of `size` elements."""
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):

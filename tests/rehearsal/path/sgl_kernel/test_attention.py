@@ -180,6 +180,32 @@ def test_with_shared_storage_one_store_fills_key_and_value():
     torch.testing.assert_close(out[0], pool.expected(0, query[0], range(3), 1.0, 0.0, None))
 
 
+def padded(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """As the engine pads a batch under attention DP: zeros behind it."""
+    return torch.cat([tensor, tensor.new_zeros(rows, *tensor.shape[1:])])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_batch_padded_after_it_was_planned_decodes_as_without(rows):
+    lengths = [4, 2]
+    pool = Pool(lengths, 1, 0)
+    for request, length in enumerate(lengths):
+        pool.store(request, length - 1)
+    query, padding = pool.random(2, 2, DIM), pool.random(rows, 2, DIM)
+    new_k, new_v = (torch.stack([xs[0][3], xs[1][1]]) for xs in (pool.k, pool.v))
+    out = torch.full((2 + rows, 2, DIM), float("nan"))
+    kept = [slot for slot in range(1, SLOTS) if slot not in torch.cat(pool.slots)]
+    decode(
+        torch.cat([query, padding]), pool.k_buffer, pool.v_buffer, 1.0, 1.0, out, padded(new_k, rows), padded(new_v, rows),
+        padded(torch.stack([mine[-1] for mine in pool.slots]), rows), torch.empty(0), pool.req_to_token,
+        padded(pool.rows, rows), torch.tensor(lengths), 0.7, 0.0, False, 0, None, None,
+    )  # fmt: skip
+    for request, length in enumerate(lengths):
+        torch.testing.assert_close(out[request], pool.expected(request, query[request], range(length), 0.7, 0.0, None))
+    assert torch.equal(out[2:], torch.zeros(rows, 2, DIM))
+    assert pool.k_buffer[kept].isnan().all(), "padding was stored in a slot that is not its own"
+
+
 def decode_with(**changes):
     pool = Pool([3], 1, 0)
     pool.store(0, 3)
@@ -209,6 +235,22 @@ def test_a_decode_that_changes_nothing_passes():
         pytest.param({"req_pool_indices": torch.tensor([5])}, "req_pool_indices holds 5", id="no-such-request"),
         pytest.param({"seq_lens": torch.tensor([4])}, "holds 163", id="longer-than-its-slots"),
         pytest.param({"seq_lens": torch.tensor([33])}, "32 elements, 33 are needed", id="longer-than-its-row"),
+        pytest.param(
+            {"seq_lens": torch.tensor([3, 3])},
+            "req_pool_indices has 1 elements, 2 are needed",
+            id="more-lengths-than-requests",
+        ),
+        pytest.param(
+            {"req_pool_indices": torch.tensor([1, 2])},
+            "padding is 0, behind the batch stands 2",
+            id="a-request-behind-the-batch",
+        ),
+        pytest.param(
+            {"query": torch.zeros(2, 1, DIM), "loc": torch.tensor([3, 4])},
+            "loc has 2 elements for a batch of 1; padding is 0, behind the batch stands 4",
+            id="a-slot-behind-the-batch",
+        ),
+        pytest.param({"query": torch.zeros(2, 1, DIM)}, "loc's length is 1; .* imply 2", id="a-row-without-a-slot"),
     ],
 )
 def test_decode_refuses_what_points_outside(changes, says):
@@ -267,3 +309,70 @@ def test_without_a_prefix_the_new_rows_may_have_other_heads_than_the_pool():
     )  # fmt: skip
     pool.k, pool.v, pool.kv_heads = [rows], [rows], 2
     torch.testing.assert_close(out[1], pool.expected(0, rows[1], range(2), 0.7, 0.0, None))
+
+
+def extend_padded(*, news=(2, 2), rows=(0,), tokens=2, causal=True, **changes):
+    """Two requests, planned; then `rows` of requests and `tokens` of query behind them."""
+    pool = Pool([5, 3], 1, 0)
+    for request, new in enumerate(news):
+        pool.store(request, pool.lengths[request] - new)
+    fresh = [
+        torch.cat([x[n - e :] for x, n, e in zip(xs, pool.lengths, news, strict=True)] + [pool.random(tokens, 1, DIM)])
+        for xs in (pool.k, pool.v)
+    ]
+    query = pool.random(sum(news) + tokens, 2, DIM)
+    out = torch.full_like(query, float("nan"))
+    starts = torch.tensor(news).cumsum(0) - torch.tensor(news)
+    arguments = {
+        "req_pool_indices": torch.cat([pool.rows, torch.tensor(rows, dtype=torch.int64)]),
+        "seq_lens": torch.tensor(pool.lengths), "extend_seq_lens": torch.tensor(news).int(), "extend_start_loc": starts.int(),
+    } | changes  # fmt: skip
+    extend(
+        query, *fresh, out, pool.k_buffer, pool.v_buffer, 1.0, 1.0, pool.req_to_token, *arguments.values(), max(news), 0.7, 0.0,
+        False, 0, None, None, None, causal,
+    )  # fmt: skip
+    return pool, query, out
+
+
+@pytest.mark.parametrize(
+    ("rows", "tokens"),
+    [
+        pytest.param((), 0, id="not-padded"),
+        pytest.param((0,), 2, id="one-request"),
+        pytest.param((0, 0, 0), 6, id="more-requests-than-there-were"),
+        pytest.param((0,), 3, id="tokens-rounded-up-to-the-ranks"),
+        pytest.param((), 1, id="tokens-alone-rounded-up"),
+    ],
+)
+def test_a_batch_padded_after_it_was_planned_extends_as_without(rows, tokens):
+    pool, query, out = extend_padded(rows=rows, tokens=tokens)
+    for request, length in enumerate(pool.lengths):
+        for row in range(2):
+            at, seen = 2 * request + row, range(length - 1 + row)
+            torch.testing.assert_close(out[at], pool.expected(request, query[at], seen, 0.7, 0.0, None))
+    assert torch.equal(out[4:], torch.zeros(tokens, 2, DIM))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        pytest.param({"rows": (3,)}, "3 elements for a batch of 2; padding is 0, .* stands 3", id="a-request-left-out"),
+        pytest.param({"rows": (0, 4), "tokens": 4}, "padding is 0, .* stands 4", id="a-request-among-the-padding"),
+        pytest.param({"rows": (0,), "tokens": 0}, "length is 3; .* imply 2", id="a-request-without-tokens"),
+        pytest.param({"rows": (0,), "tokens": 4}, "length is 3; .* imply 4", id="tokens-of-more-requests"),
+        pytest.param({"news": (2, 1)}, r"extends by \[2, 1\] tokens; only equal widths", id="a-prefill-is-not-padded"),
+        pytest.param(
+            {"seq_lens": torch.tensor([5])}, "extend_seq_lens' length is 2; .* imply 1", id="a-length-missing"
+        ),
+        pytest.param(
+            {"seq_lens": torch.tensor([5, 3, 1]), "rows": (0,)}, "length is 2; .* imply 3", id="lengths-padded-alone"
+        ),
+        pytest.param(
+            {"seq_lens": torch.tensor([5, 3, 1]), "rows": ()}, "2 elements, 3 are needed", id="a-request-missing"
+        ),
+        pytest.param({"req_pool_indices": torch.tensor([1, 2, 5])}, "req_pool_indices holds 5", id="no-such-request"),
+    ],
+)
+def test_extend_refuses_what_is_no_padding(changes, says):
+    with pytest.raises(OutOfBoundsError, match=says):
+        extend_padded(**changes)
