@@ -20,6 +20,7 @@ def test_the_installed_engine_has_patches():
         "cpu-draft-head",
         "cpu-overlap-schedule",
         "redact-keys",
+        "resume-streams",
         "runtime-knob",
     ]
 
