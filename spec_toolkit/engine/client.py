@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import aiohttp
 
+from spec_toolkit.engine.loads import LOADS_PATH, Loads, read_loads
 from spec_toolkit.engine.ranks import RankState, read_ranks
 from spec_toolkit.errors import EngineError
 from spec_toolkit.terms import KNOB_KEYS, KnobMode
@@ -74,6 +75,14 @@ class EngineClient:
             return read_ranks(info)
         except ValueError as error:
             raise self._refused("/server_info", 200, str(error)) from error
+
+    async def loads(self, *, seconds: float = READ_SECONDS) -> Loads:
+        """Requests waiting and running, as the schedulers last wrote them down; waits for none of them."""
+        answer = await self._json("GET", LOADS_PATH, seconds=seconds)
+        try:
+            return read_loads(answer)
+        except ValueError as error:
+            raise self._refused(LOADS_PATH, 200, str(error)) from error
 
     async def generate(self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS) -> dict[str, Any]:
         """One whole answer of `/generate`: `text`, `output_ids`, `meta_info`."""

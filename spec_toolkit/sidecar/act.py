@@ -1,0 +1,138 @@
+"""Changes an engine, and believes it only when every rank says so. Touches the world.
+
+Within one engine by the knob; from an engine that drafts to one that cannot, and back, by asking the supervisor, who owns the engines.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.engine.ranks import RankState
+from spec_toolkit.errors import ActError, EngineError
+from spec_toolkit.launch import control
+from spec_toolkit.launch.deployment import Folder
+from spec_toolkit.policy.modes import Rung
+from spec_toolkit.sidecar.records import Confirmed
+from spec_toolkit.sidecar.scrape import common_rung
+from spec_toolkit.terms import KnobMode
+
+ACT_SECONDS = 10.0  # from the decision to every rank's word; a long prefill may stand before a command for some seconds
+_AGAIN_SECONDS = 0.02  # between two reads of ranks that do not have it yet
+_FIRST_WAIT_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = (
+    60.0  # a change that is refused is asked for as long as it is wanted, but no more often than this
+)
+_LARGEST_EXPONENT = 16  # by then the longest wait is long reached
+
+
+class Patience:
+    """When a change that did not take may be asked for again; each failure doubles the wait."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random  # [0, 1): many deployments that failed together do not try again together
+        self._what: object = None
+        self._until_s = 0.0
+        self.failures = 0  # in a row
+        self.problem = ""  # of the last one
+
+    def allows(self, what: object, now_s: float) -> bool:
+        """Another change than the one that failed is not waited for."""
+        return what != self._what or now_s >= self._until_s
+
+    def failed(self, what: object, now_s: float, problem: str) -> None:
+        self.failures = self.failures + 1 if what == self._what else 1
+        longest = min(_FIRST_WAIT_SECONDS * 2 ** min(self.failures - 1, _LARGEST_EXPONENT), _LONGEST_WAIT_SECONDS)
+        self._what, self._until_s, self.problem = what, now_s + longest * (1 + self._random()) / 2, problem
+
+    def took(self) -> None:
+        self._what, self._until_s, self.failures, self.problem = None, 0.0, 0, ""
+
+
+class Actuator(Protocol):
+    """What the controller does to the world."""
+
+    async def set_rung(self, rung: Rung, known: Sequence[RankState]) -> Confirmed:
+        """`known`: the rows as last read, empty if they were not. ActError where it did not take."""
+
+    async def ask_restart(self, *, speculate: bool, why: str) -> None:
+        """Returns when the supervisor has agreed to try. ActError where it has not."""
+
+
+class World:
+    """The one that does it."""
+
+    def __init__(self, folder: Folder, clock: Callable[[], float]) -> None:
+        self._folder = folder
+        self._clock = clock
+        self.engine: EngineClient | None = None  # the one that takes requests now
+
+    async def set_rung(self, rung: Rung, known: Sequence[RankState]) -> Confirmed:
+        if self.engine is None:
+            raise _not_taken(rung, (), "no engine takes requests now")
+        return await set_rung(self.engine, rung, known, self._clock)
+
+    async def ask_restart(self, *, speculate: bool, why: str) -> None:
+        answer = await control.ask(self._folder, "restart", speculate=speculate, why=why)
+        if not answer.get("ok"):
+            wanted = "speculating" if speculate else "autoregressive"
+            said = answer.get("why") or "no reason given"
+            raise ActError.of(
+                "act.not-taken", "actuator", f"asked for an engine {wanted}, the supervisor refused: {said}"
+            )
+
+
+async def set_rung(
+    engine: EngineClient,
+    rung: Rung,
+    known: Sequence[RankState],
+    clock: Callable[[], float],
+    seconds: float = ACT_SECONDS,
+) -> Confirmed:
+    """Command it with a new epoch and read every rank back. ActError where they do not all have it after `seconds`.
+
+    Where they all have it already, by an earlier call that ran out of time or by the engine's own doing, nothing is sent.
+    """
+    ranks, trouble, epoch = tuple(known), "", None
+    try:
+        async with asyncio.timeout(seconds):
+            ranks = ranks or await engine.ranks(seconds=seconds)
+            if not ranks:
+                raise _not_taken(rung, ranks, "this engine has no knob")
+            if (there := _confirmed(ranks, rung, clock())) is not None:
+                return there
+            epoch = max(rank.epoch for rank in ranks) + 1
+            took = await engine.command(epoch=epoch, mode=KnobMode[rung.mode.name], steps=rung.steps, seconds=seconds)
+            while True:
+                ranks = await engine.ranks(seconds=seconds)
+                if (there := _confirmed(ranks, rung, clock())) is not None:
+                    return there
+                if not took:
+                    break
+                await asyncio.sleep(_AGAIN_SECONDS)
+    except TimeoutError:
+        trouble = f" after {seconds:g} s"
+    except EngineError as error:
+        trouble = f"; {error}"
+    answers = sorted({rank.last.name.lower() for rank in ranks if epoch is not None})
+    raise _not_taken(rung, ranks, f"{'last answer ' + ', '.join(answers) if answers else 'it was not sent'}{trouble}")
+
+
+def _confirmed(ranks: Sequence[RankState], rung: Rung, at_s: float) -> Confirmed | None:
+    epochs = {rank.epoch for rank in ranks}
+    if common_rung(ranks) != rung or len(epochs) != 1:
+        return None
+    return Confirmed(at_s=at_s, epoch=epochs.pop(), rounds=max(rank.rounds for rank in ranks))
+
+
+def _not_taken(rung: Rung, ranks: Sequence[RankState], because: str) -> ActError:
+    now = common_rung(ranks)
+    reports = (
+        f"the engine still reports {now}" if now else "the engine reports no one mode" if ranks else "nothing was read"
+    )
+    return ActError.of(
+        "act.not-taken",
+        "actuator",
+        f"asked for {rung}, {reports} ({because})",
+        remedy=f"Mode stays {now}." if now else "What is in force is read before the next try.",
+    )
