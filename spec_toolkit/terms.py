@@ -37,7 +37,32 @@ class KnobAnswer(IntEnum):
     FAILED = 8  # a defect of ours
 
 
+class DraftPart(Enum):
+    """A part of the draft that can fail without the engine: the sites that faults are counted by."""
+
+    DRAFT = "draft"  # proposing, at the head of a round
+    DRAFT_EXTEND = "draft_extend"  # catching up with what was accepted, at its end
+    PREFILL = "prefill"  # the prompt's draft KV
+
+
+class FaultPoint(IntEnum):
+    """Where a rehearsal plants a fault, as the number its command carries."""
+
+    DRAFT_BEFORE = 0
+    DRAFT_IN = 1  # between the draft's collectives: after the first of its forwards
+    DRAFT_AFTER = 2
+    DRAFT_EXTEND_BEFORE = 3
+    DRAFT_EXTEND_AFTER = 4
+    PREFILL_BEFORE = 5
+    PREFILL_AFTER = 6
+    DRAFT_NOT_FINITE = 7  # NaN in place of the logits of a forward
+    DRAFT_EXTEND_NOT_FINITE = 8
+    PREFILL_NOT_FINITE = 9
+    UNLIKE_DRAFTS = 10  # drafts that are not the other ranks', at the same width and without an exception
+
+
 KNOB_KEYS = ("epoch", "mode", "steps")  # of a command
+FAULT_KEYS = ("fault_point", "fault_rank", "fault_after", "fault_times")  # of a fault to plant; see plugin.injection
 RANKS_KEY = "spec_toolkit"  # under which each of the engine's internal states carries its ranks' rows
 
 

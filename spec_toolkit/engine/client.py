@@ -13,7 +13,7 @@ import aiohttp
 from spec_toolkit.engine.loads import LOADS_PATH, Loads, read_loads
 from spec_toolkit.engine.ranks import RankState, read_ranks
 from spec_toolkit.errors import EngineError
-from spec_toolkit.terms import KNOB_KEYS, KnobMode
+from spec_toolkit.terms import FAULT_KEYS, KNOB_KEYS, FaultPoint, KnobMode
 
 READ_SECONDS = 10.0  # for what the engine answers from memory
 GENERATE_SECONDS = 300.0  # for one whole answer
@@ -60,13 +60,17 @@ class EngineClient:
 
         A call that runs out of time may still have been taken: read the epoch back before the next one.
         """
-        path = "/set_internal_state"
-        body = {"server_args": dict(zip(KNOB_KEYS, (epoch, int(mode), steps), strict=True))}
-        status, text = await self._call("POST", path, seconds=seconds, body=body)
-        answers = _read_booleans(text) if status == 200 else None
-        if not answers:
-            raise self._refused(path, status, text)
-        return all(answers)
+        return await self._set(dict(zip(KNOB_KEYS, (epoch, int(mode), steps), strict=True)), seconds=seconds)
+
+    async def inject(
+        self, point: FaultPoint, *, rank: int = -1, after: int = 0, times: int = 1, seconds: float = READ_SECONDS
+    ) -> bool:
+        """Plant a fault in a rehearsal's draft; whether every rank that answers did. Others refuse, and log why.
+
+        `rank`: of the tensor-parallel group, -1 for all; `after`: calls of the point that pass first; `times`: calls that fail then,
+        0 to remove what is planted.
+        """
+        return await self._set(dict(zip(FAULT_KEYS, (int(point), rank, after, times), strict=True)), seconds=seconds)
 
     async def ranks(self, *, seconds: float = READ_SECONDS) -> tuple[RankState, ...]:
         """What every rank says is in force; empty for an engine without a knob. A rank that hangs lets the time run out."""
@@ -126,6 +130,15 @@ class EngineClient:
         if self._session is None:
             raise RuntimeError("EngineClient is used outside its `async with`")
         return self._session
+
+    async def _set(self, numbers: Mapping[str, int], *, seconds: float) -> bool:
+        """One command to every rank; whether all that answer took it."""
+        path = "/set_internal_state"
+        status, text = await self._call("POST", path, seconds=seconds, body={"server_args": numbers})
+        answers = _read_booleans(text) if status == 200 else None
+        if not answers:
+            raise self._refused(path, status, text)
+        return all(answers)
 
     async def _json(
         self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None

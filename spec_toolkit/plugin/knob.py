@@ -123,7 +123,7 @@ def judge(
         return KnobAnswer.NO_CONTROLLER, now
     if set(command) != KEYS:
         return KnobAnswer.WRONG_KEYS, now
-    epoch, mode, steps = (_whole(command[key]) for key in KNOB_KEYS)
+    epoch, mode, steps = (whole(command[key]) for key in KNOB_KEYS)
     if epoch is None or mode is None or steps is None:
         return KnobAnswer.NOT_WHOLE, now
     refusals = (
@@ -143,7 +143,7 @@ def mode_of(steps: int, candidates: tuple[int, ...]) -> KnobMode:
     return KnobMode.FULL if steps == max(candidates) else KnobMode.REDUCED
 
 
-def _whole(value: object) -> int | None:
+def whole(value: object) -> int | None:
     """None for what is no finite whole number. A boolean is none, though Python counts with it; 3.0 is one, as JSON has no integers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -12,6 +12,7 @@ from sglang.srt.runtime_context import get_parallel, get_spec
 
 from spec_toolkit.plugin.acceptance import changes_acceptance
 from spec_toolkit.plugin.ceiling import Ceiling
+from spec_toolkit.plugin.faults import FAULTS
 from spec_toolkit.plugin.knob import KEYS, KNOB
 from spec_toolkit.terms import RANKS_KEY, KnobAnswer
 
@@ -84,7 +85,7 @@ def _rows() -> list[dict[str, object]]:
     parallel = get_parallel()
     group = parallel.tp_group
     dp = parallel.attn_dp_rank if parallel.attn_dp_enabled else parallel.dp_rank or 0
-    mine = KNOB.row(dp=dp, rank=group.rank_in_group)
+    mine = {**KNOB.row(dp=dp, rank=group.rank_in_group), **FAULTS.row()}
     if group.world_size == 1:
         return [mine]
     rows: list[dict[str, object]] = [{} for _ in range(group.world_size)]
