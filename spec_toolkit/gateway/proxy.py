@@ -1,0 +1,189 @@
+"""What comes in: which paths there are, who is let in, and how every answer ends. Touches the network."""
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+from aiohttp import web
+
+from spec_toolkit.gateway import wire
+from spec_toolkit.gateway.admission import Admission
+from spec_toolkit.gateway.attempts import Exchange
+from spec_toolkit.gateway.counters import Snapshot, prometheus
+from spec_toolkit.gateway.refusal import Reason, Refused
+from spec_toolkit.gateway.stream import ClientGoneError, Stream
+from spec_toolkit.gateway.whole import Whole, ask
+
+MOST_BODY_BYTES = 32 << 20
+BODY_SECONDS = 60.0  # for a request to arrive
+_LOG = logging.getLogger("spec_toolkit.gateway")
+
+_TOKENS = {kind.value: kind for kind in wire.Kind}
+_ASKED = {  # harmless, and alike at every engine
+    "/v1/models": "GET",
+    "/model_info": "GET",
+    "/get_model_info": "GET",
+    "/tokenize": "POST",
+    "/v1/tokenize": "POST",
+    "/detokenize": "POST",
+    "/v1/detokenize": "POST",
+}
+_HEALTH = frozenset(("/health", "/health_generate", "/ready", "/ping"))
+# Whoever reaches these changes or reads one engine, under the feet of its supervisor.
+_ADMIN = {
+    "/server_info": "`spec-toolkit status NAME` shows what serves",
+    "/get_server_info": "`spec-toolkit status NAME` shows what serves",
+    "/metrics": "the gateway's own are at /gateway/metrics; scrape each engine at its own address",
+    "/set_internal_state": "`spec-toolkit hold NAME` pins a mode",
+    "/update_weights_from_disk": "change the recipe and `spec-toolkit deploy RECIPE --replace`",
+    "/abort_request": "close the request's connection",
+    "/pause_generation": "`spec-toolkit stop NAME` ends the deployment",
+}
+# An Authorization header is for whatever stands before the gateway: an engine is not told, so that nobody tries an admin key there.
+_PASSED_ON = ("content-type", "x-request-id", "traceparent", "tracestate", "x-smg-routing-key", "x-sglext-ids-framed")
+
+
+class Proxy:
+    def __init__(self, exchange: Exchange, admission: Admission, look: Callable[[], Snapshot]) -> None:
+        self._exchange = exchange
+        self._admission = admission
+        self._look = look
+        self._loop = asyncio.get_running_loop()
+        self.streams: set[Stream] = set()
+        self.idle = asyncio.Event()  # nothing is in flight
+        self.idle.set()
+        self._own: Mapping[str, Callable[[web.BaseRequest], web.Response]] = {
+            "/gateway": self._counters,
+            "/gateway/metrics": self._metrics,
+            **dict.fromkeys(_HEALTH, self._health),
+        }
+
+    def server(self) -> web.Server:
+        """For a TCP site. A client that goes away cancels its request, and so the engine's."""
+        server = web.Server(self.handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0)
+        server.request_factory = _request
+        return server
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._answer(http)
+        except Refused as refused:
+            self._exchange.counters.reasons[refused.reason.value] += 1
+            return _refusal(refused)
+        except ClientGoneError:
+            self._exchange.counters.client_gone += 1
+            raise asyncio.CancelledError from None
+        except asyncio.CancelledError:
+            self._exchange.counters.client_gone += 1
+            raise
+
+    async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
+        path = http.path
+        kind = _TOKENS.get(path)
+        if kind is not None:
+            _check_method(http, "POST")
+            return await self._admitted(http, kind)
+        own = self._own.get(path)
+        if own is not None:
+            return own(http)
+        method = _ASKED.get(path) or ("GET" if path.startswith("/v1/models/") else None)
+        if method is not None:
+            _check_method(http, method)
+            body = await _read(http) if method == "POST" else b""
+            return await ask(self._exchange, method, http.raw_path, body, _headers(http))
+        if path in _ADMIN:
+            raise Refused(Reason.ADMIN_ONLY, f"{path} is not for clients: {_ADMIN[path]}.", "See runbooks/streams.md.")
+        served = ", ".join((*_TOKENS, *_ASKED, "/health"))
+        raise Refused(Reason.NOT_SERVED, "The gateway does not serve this path.", f"Served are {served}.")
+
+    async def _admitted(self, http: web.BaseRequest, kind: wire.Kind) -> web.StreamResponse:
+        self._exchange.engines.check_open()
+        self._admission.enter(self._loop.time())
+        self.idle.clear()
+        completed = False
+        try:
+            request = wire.read_request(kind, await _read(http))
+            work = self._streamed(http, request) if request.stream else self._whole(http, request)
+            response = await work
+            completed = response.status < 400
+            return response
+        finally:
+            self._admission.leave(self._loop.time(), completed=completed)
+            self._exchange.counters.completed += completed
+            if not self._admission.in_flight:
+                self.idle.set()
+
+    async def _streamed(self, http: web.BaseRequest, request: wire.Request) -> web.StreamResponse:
+        stream = Stream(self._exchange, http, request, _headers(http))
+        self.streams.add(stream)
+        self._exchange.counters.streams += 1
+        try:
+            return await stream.run()
+        finally:
+            self.streams.discard(stream)
+            self._exchange.counters.streams -= 1
+
+    def _whole(self, http: web.BaseRequest, request: wire.Request) -> Awaitable[web.StreamResponse]:
+        return Whole(self._exchange, request, _headers(http)).run()
+
+    def _health(self, _http: web.BaseRequest) -> web.Response:
+        """Of the deployment: whether a request would be sent to an engine now."""
+        engines = self._exchange.engines
+        good = engines.current is not None and not engines.closed
+        return web.json_response(
+            {"engine": engines.current.number if engines.current else 0}, status=200 if good else 503
+        )
+
+    def _counters(self, http: web.BaseRequest) -> web.Response:
+        _check_near(http)
+        return web.Response(body=msgspec.json.encode(self._look()), content_type="application/json")
+
+    def _metrics(self, http: web.BaseRequest) -> web.Response:
+        _check_near(http)
+        return web.Response(text=prometheus(self._look()), content_type="text/plain")
+
+
+def _request(*arguments: object) -> web.BaseRequest:
+    message, payload, protocol, writer, task = arguments
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MOST_BODY_BYTES)  # type: ignore[arg-type]
+
+
+async def _read(http: web.BaseRequest) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await http.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise Refused(
+            Reason.TOO_LARGE, f"The request's body is larger than {MOST_BODY_BYTES >> 20} MiB.", "Send less."
+        ) from error
+    except TimeoutError as error:
+        raise Refused(
+            Reason.TOO_SLOW, f"The request did not arrive within {BODY_SECONDS:g} s.", "Send it again."
+        ) from error
+
+
+def _headers(http: web.BaseRequest) -> dict[str, str]:
+    given = http.headers
+    return {name: given[name] for name in _PASSED_ON if name in given}
+
+
+def _check_method(http: web.BaseRequest, method: str) -> None:
+    if http.method != method:
+        raise Refused(Reason.NOT_SERVED, f"{http.method} is not served at this path.", f"Use {method}.")
+
+
+def _check_near(http: web.BaseRequest) -> None:
+    try:
+        near = ipaddress.ip_address(http.remote or "").is_loopback
+    except ValueError:
+        near = False
+    if not near:
+        raise Refused(Reason.ADMIN_ONLY, "Counters are told on this machine only.", "Ask over the loopback address.")
+
+
+def _refusal(refused: Refused) -> web.Response:
+    headers = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
+    return web.Response(status=refused.status, body=refused.body(), headers=headers, content_type="application/json")

@@ -1,0 +1,214 @@
+"""One client's stream, through as many engines as it takes. Touches the network.
+
+The client's headers go out with the first event that is committed, so that until then a refusal has its status; or after
+`PATIENCE_SECONDS` without an engine, so that proxies in between do not take the wait for a dead connection.
+"""
+
+import asyncio
+
+import orjson
+from aiohttp import ClientResponse, web
+
+from spec_toolkit.gateway import wire
+from spec_toolkit.gateway.attempts import LOG, LOSSES, Attempts, EndedEarlyError, Exchange, NotTakingError, read_whole
+from spec_toolkit.gateway.engines import Engine
+from spec_toolkit.gateway.journal import (
+    ChatJournal,
+    GenerateJournal,
+    Journal,
+    MalformedError,
+    PassingJournal,
+    ResumptionRefusedError,
+)
+from spec_toolkit.gateway.refusal import Reason, Refused
+
+PATIENCE_SECONDS = 30.0
+SILENT_SECONDS = 600.0  # of one stream whose engine answers others
+_LAST_SECONDS = 1.0  # for the end of an answer that is whole
+_REFUSAL_BYTES = 1 << 20
+KEEP_ALIVE = b": waiting\n\n"
+
+
+class ClientGoneError(Exception):
+    """Nobody reads the stream any more."""
+
+
+def journal_for(request: wire.Request) -> Journal:
+    if request.cannot:
+        return PassingJournal(request.cannot)
+    return ChatJournal() if request.kind is wire.Kind.CHAT else GenerateJournal()
+
+
+class Stream(Attempts):
+    def __init__(
+        self, exchange: Exchange, http: web.BaseRequest, request: wire.Request, headers: dict[str, str]
+    ) -> None:
+        super().__init__(exchange, request.kind.value, headers)
+        self.http = http
+        self.request = request
+        self.journal = journal_for(request)
+        self.response: web.StreamResponse = web.StreamResponse(headers={"Cache-Control": "no-cache"})
+        self.begun = False
+        self.last_sent = self.loop.time()
+        self.writing_since: float | None = None  # a write that the client does not read
+        self._patient_until = self.last_sent + PATIENCE_SECONDS
+        self._from = 0  # committed tokens that the attempt goes on after
+
+    async def run(self) -> web.StreamResponse:
+        """The response, sent; Refused where nothing was sent, and the answer is an error of ours."""
+        try:
+            await self._until_whole()
+        except Refused as refused:
+            if self.lost_at is not None:
+                self.exchange.counters.resume_failed += 1
+                LOG.info("a stream ends: %s; %d bytes were sent", refused.reason.value, self.journal.forwarded)
+            if not self.begun:
+                raise
+            self.exchange.counters.reasons[refused.reason.value] += 1
+            await self._send(refused.event())
+        finally:
+            self.close()
+        return self.response
+
+    async def keep_alive(self) -> None:
+        if self.begun and self.writing_since is None:
+            await self._send(KEEP_ALIVE)
+
+    async def _until_whole(self) -> None:
+        while not self.journal.finished:
+            engine = await self._patiently()
+            try:
+                if await self._try(engine):
+                    return
+            except LOSSES as error:
+                await self._go_elsewhere(engine, error)
+            except (MalformedError, ResumptionRefusedError) as error:
+                raise _unusable(error) from error
+
+    async def _patiently(self) -> Engine:
+        try:
+            return await self.engine(until=None if self.begun else self._patient_until)
+        except TimeoutError:
+            await self._begin()
+            return await self.engine()
+
+    async def _try(self, engine: Engine) -> bool:
+        """True where the client has its whole answer, whatever that is; False where another attempt is to be made at once."""
+        async with self.post(engine, self._body(), silent_seconds=SILENT_SECONDS) as upstream:
+            if upstream.status != 200:
+                return await self._answered_no(upstream)
+            self.taken()
+            await self._forward(engine, upstream)
+            await self.response.write_eof()
+            async with asyncio.timeout(_LAST_SECONDS):  # so that the connection can be used again
+                await upstream.content.readany()
+        return True
+
+    def _body(self) -> bytes:
+        if self.attempt == 0 or self.request.cannot:
+            return self.request.body
+        resumption = self.journal.resumption()
+        self._from = 0 if resumption is None else len(resumption.ids)
+        return wire.continuation(self.request, resumption, self._name())
+
+    def _name(self) -> str:
+        """Another at each engine, since one may still hold an earlier attempt; the client sees the first."""
+        return f"{self.request.rid}.{self.attempt}" if self.attempt else self.request.rid
+
+    async def _forward(self, engine: Engine, upstream: ClientResponse) -> None:
+        """Until the answer is whole. The hot path: a few lookups, one split and one write a piece."""
+        read, take, clock = upstream.content.readany, self.journal.take, self.loop.time
+        while piece := await read():
+            engine.last_byte = clock()
+            if said := take(piece):
+                if (seconds := self.goes_on()) is not None:
+                    self._went_on(engine, seconds)
+                await self._send(said)
+            if self.journal.trouble is not None:
+                raise self.journal.trouble
+            if self.journal.finished:
+                return
+        raise EndedEarlyError("the stream ended before its end was said")
+
+    def _went_on(self, engine: Engine, seconds: float) -> None:
+        counters = self.exchange.counters
+        if not self._from:
+            counters.remade += 1
+            return
+        counters.resumed += 1
+        counters.resume_seconds.append(round(seconds, 3))
+        LOG.info("a stream goes on at engine %d after %d tokens and %.2f s", engine.number, self._from, seconds)
+
+    async def _go_elsewhere(self, engine: Engine, error: BaseException) -> None:
+        if self.journal.finished:  # a client has its whole answer; only the connection's end was not heard
+            return
+        self.journal.cut()
+        if self.journal.finished:
+            await self._send(wire.DONE + b"\n\n")
+            return
+        self.lost(engine, error)
+        self.journal.rename(self._name().encode(), self.request.rid.encode())
+        if self.journal.why_not and self.journal.forwarded:
+            raise Refused(
+                Reason.NOT_RESUMABLE,
+                f"The engine was lost, and this request cannot go on at another: it {self.journal.why_not}.",
+                "Send it again.",
+            )
+        await self.pause()
+
+    async def _answered_no(self, upstream: ClientResponse) -> bool:
+        status, body = upstream.status, await read_whole(upstream, _REFUSAL_BYTES)
+        if status == 503:
+            raise NotTakingError
+        if self.journal.forwarded:
+            if status >= 500:
+                self.taken()
+                raise EndedEarlyError(f"HTTP {status}")
+            raise _unusable(ResumptionRefusedError(body[:500].decode(errors="replace")))
+        if status == 400 and not self.request.cannot and wire.is_resumption_refusal(body):
+            self.request = wire.without_records(self.request)
+            self.journal = journal_for(self.request)
+            return False
+        if self.begun:
+            await self._send(_as_event(body) + wire.DONE + b"\n\n")
+            await self.response.write_eof()
+        else:
+            self.response = web.Response(status=status, body=body, content_type=upstream.content_type)
+        return True
+
+    async def _begin(self) -> None:
+        headers = self.response.headers
+        headers["Content-Type"] = "text/event-stream; charset=utf-8"
+        headers["X-Request-Id"] = self.headers.get("x-request-id") or self.request.rid
+        await self.response.prepare(self.http)
+        self.begun = True
+        self.last_sent = self.loop.time()
+
+    async def _send(self, said: bytes) -> None:
+        self.writing_since = self.loop.time()
+        try:
+            if not self.begun:
+                await self._begin()
+            await self.response.write(said)
+        except OSError as error:
+            raise ClientGoneError from error
+        self.writing_since = None
+        self.last_sent = self.loop.time()
+
+
+def _unusable(error: Exception) -> Refused:
+    if isinstance(error, MalformedError):
+        return Refused(Reason.MALFORMED, f"The engine sent {error}.", "Tell whoever runs it.")
+    return Refused(
+        Reason.RESUME_REFUSED, f"The engine was lost, and the next one does not go on: {error}", "Send it again."
+    )
+
+
+def _as_event(body: bytes) -> bytes:
+    """An engine's refusal, for a stream that has begun."""
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        said = body.decode(errors="replace")
+    error = said if isinstance(said, dict) and "error" in said else {"error": said}
+    return b"data: " + orjson.dumps(error) + b"\n\n"

@@ -1,0 +1,120 @@
+"""Requests and events as they pass: what an engine is sent, and what its events say at a glance. Pure.
+
+What can go on elsewhere, and how it is written for the next engine, stands in `engine.resume`; the words both sides of the wire read, in
+`spec_toolkit.resumption`. This is what only a gateway asks of bytes that it forwards.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from spec_toolkit.engine.resume import Endpoint, first_request, resumed_request, why_not_resumable
+from spec_toolkit.gateway.refusal import Reason, Refused
+from spec_toolkit.resumption import Resumption, without_keys
+
+DONE = b"data: [DONE]"
+ERROR = b'data: {"error"'
+_CREATED = re.compile(rb'"created":\d+')
+_PARAMS = "custom_params"
+
+
+class Kind(Enum):
+    GENERATE = "/generate"
+    CHAT = "/v1/chat/completions"
+    COMPLETIONS = "/v1/completions"  # passed on; a stream of it is not continued
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request for tokens, as it goes to an engine."""
+
+    kind: Kind
+    stream: bool
+    rid: str  # the engine's name for it, and a chat stream's chunk id; empty: the engine chooses
+    cannot: str  # why it cannot go on elsewhere, after "this request"; empty: it can
+    body: bytes  # as it is first sent
+
+
+def read_request(kind: Kind, content: bytes) -> Request:
+    """Raises Refused where it is no JSON object. Takes our own keys out of what a client sends."""
+    try:
+        said = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        said = None
+    if not isinstance(said, dict):
+        raise Refused(Reason.BAD_REQUEST, "The request's body is no JSON object.", "Send one.")
+    stream = said.get("stream") is True
+    cannot = _why_not(kind, said) if stream else "is answered whole"
+    given = said.get("rid")
+    if cannot:
+        return Request(kind, stream, given if isinstance(given, str) else "", cannot, orjson.dumps(_plain(said)))
+    rid = given or uuid.uuid4().hex
+    return Request(kind, stream, rid, "", orjson.dumps(first_request(Endpoint(kind.value), said, rid)))
+
+
+def without_records(request: Request) -> Request:
+    """For an engine that will not write commit records for it: served as it is, and not continued."""
+    body = orjson.dumps(_plain(orjson.loads(request.body)))
+    return Request(request.kind, request.stream, request.rid, "is refused as such by the engine", body)
+
+
+def continuation(request: Request, resumption: Resumption | None, rid: str) -> bytes:
+    """The body that makes an engine go on after what was committed, under another name."""
+    said = orjson.loads(request.body)
+    return orjson.dumps(resumed_request(Endpoint(request.kind.value), said, rid, resumption))
+
+
+def _why_not(kind: Kind, said: Mapping[str, Any]) -> str:
+    if kind is Kind.COMPLETIONS:
+        return "comes by /v1/completions"
+    if not isinstance(said.get("rid"), str | None):
+        return "has several ids"
+    refusal = why_not_resumable(Endpoint(kind.value), said)
+    return f"asks for what lives in one engine ({refusal.key}: {refusal.reason.value})" if refusal else ""
+
+
+def _plain(said: dict[str, Any]) -> dict[str, Any]:
+    """Without keys of ours, wherever a client may have written them."""
+    holders = said.get("sampling_params")
+    for holder in (said, *(holders if isinstance(holders, list) else [holders])):
+        params = holder.get(_PARAMS) if isinstance(holder, dict) else None
+        if isinstance(params, dict):
+            holder[_PARAMS] = without_keys(params) or None
+    return said
+
+
+def is_abort(event: bytes) -> bool:
+    """The engine gave up on it without saying that the request was at fault: no answer, whatever it looks like.
+
+    `event` may also be a whole answer. Inside a string of JSON the quotes would be escaped, so that most are told at a glance.
+    """
+    if b'"abort"' not in event:
+        return False
+    try:
+        said = orjson.loads(event.removeprefix(b"data: "))
+    except orjson.JSONDecodeError:
+        return False
+    answers = said if isinstance(said, list) else [said]
+    return any(_is_aborted(answer) for answer in answers if isinstance(answer, dict))
+
+
+def _is_aborted(answer: Mapping[str, Any]) -> bool:
+    choices = answer.get("choices")
+    if isinstance(choices, list):
+        return any(isinstance(choice, dict) and choice.get("finish_reason") == "abort" for choice in choices)
+    finish = (answer.get("meta_info") or {}).get("finish_reason")
+    return isinstance(finish, dict) and finish.get("type") == "abort" and finish.get("status_code") is None
+
+
+def created_in(event: bytes) -> bytes | None:
+    found = _CREATED.search(event)
+    return found.group() if found else None
+
+
+def is_resumption_refusal(answer: bytes) -> bool:
+    return b"[resume." in answer
