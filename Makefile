@@ -12,7 +12,7 @@ export TORCHDYNAMO_DISABLE := 1
 export TORCH_SOURCE TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint check test test-full clean
+.PHONY: help setup demo drills lint check test test-full clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -29,6 +29,9 @@ setup: ## make .venv: the pinned CPU engine, the toolkit and its tools; costs no
 
 demo: setup ## deploy the tiny DeepSeek-V3 on this machine's CPU, stream from it, show what speculation earned, stop
 	$(BIN)/python -m spec_toolkit.cli.main demo
+
+drills: setup ## break a rehearsal deployment while clients stream from it, five ways, and print what became of them: ten minutes
+	$(BIN)/python -m spec_toolkit.cli.main drills
 
 lint: setup
 	$(BIN)/ruff format --check

@@ -14,8 +14,11 @@ _VERBS = {
     "check": ("check", "Say what is wrong with a recipe, and what to write instead."),
     "demo": ("demo", "Deploy a rehearsal recipe on this machine, stream from it, and stop it. Needs no GPU."),
     "deploy": ("deploy", "Turn a recipe into a running, checked, speculating engine."),
+    "drills": ("drills", "Break a rehearsal deployment while clients stream from it, and say what became of them."),
+    "hold": ("hold", "Pin the mode of a deployment, against what its policy would do."),
     "logs": ("logs", "Show what happened to a deployment, and the engine's own log."),
     "patches": ("patches", "List the changes made to the engine, and verify them against the installed one."),
+    "release": ("release", "Let the policy of a deployment move it again."),
     "status": ("status", "Show the deployments of this machine."),
     "stop": ("stop", "Let a deployment finish what it runs, and end it."),
 }

@@ -15,6 +15,9 @@ from typing import Any
 
 import aiohttp
 
+SILENCE_SECONDS = (
+    180.0  # the longest wait for any byte; keep-alive comments come more often, however long an engine takes
+)
 _CONNECT_SECONDS = 10.0
 _EVENT_BYTES = 8 * 2**20
 _DONE = "[DONE]"
@@ -75,10 +78,12 @@ class Answer:
         return next((arrival - moment for arrival in self.arrivals if arrival > moment), None)
 
 
-async def ask(address: str, request: Ask, *, silence_seconds: float) -> Answer:
-    """Never raises for what a server does: it stands in `problem`. `silence_seconds`: the longest wait for any byte."""
+async def ask(address: str, request: Ask, seen: list[Answer] | None = None) -> Answer:
+    """Never raises for what a server does: it stands in `problem`. `seen` gets the answer as it begins, to be looked at while it grows."""
     answer = Answer(request, time.monotonic())
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence_seconds)
+    if seen is not None:
+        seen.append(answer)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, read_bufsize=_EVENT_BYTES) as session,
@@ -164,16 +169,21 @@ def judge(answer: Answer, whole: Answer) -> str:
 
 
 async def keep_asking(
-    address: str, asks: Sequence[Ask], *, at_once: int, enough: asyncio.Event, silence_seconds: float
+    address: str,
+    asks: Sequence[Ask],
+    *,
+    at_once: int,
+    enough: asyncio.Event,
+    seen: list[Answer] | None = None,
 ) -> list[Answer]:
     """`at_once` requests always, in turns over `asks`, until `enough`; those under way then are seen to their end."""
-    answers: list[Answer] = []
+    answers: list[Answer] = [] if seen is None else seen
     turn = count()
 
     async def one() -> None:
         while not enough.is_set():
-            answer = await ask(address, asks[next(turn) % len(asks)], silence_seconds=silence_seconds)
-            answers.append(answer)
+            request = asks[next(turn) % len(asks)]
+            answer = await ask(address, request, answers)
             if answer.problem:
                 await asyncio.sleep(0.2)  # a client that is refused does not come back in the same breath
 

@@ -52,7 +52,7 @@ async def answers_of(request: Ask, *streams: tuple[str, ...], status: int = 200)
     await site.start()
     [(host, port)] = [address[:2] for address in runner.addresses]
     try:
-        return [await ask(f"http://{host}:{port}", request, silence_seconds=5) for _ in streams]
+        return [await ask(f"http://{host}:{port}", request) for _ in streams]
     finally:
         await runner.cleanup()
 
@@ -102,6 +102,6 @@ def test_asking_ends_when_it_is_enough_and_sees_running_streams_to_their_end() -
     async def scene() -> list[Answer]:
         enough = asyncio.Event()
         enough.set()
-        return await keep_asking("http://127.0.0.1:9", [CHAT], at_once=3, enough=enough, silence_seconds=1)
+        return await keep_asking("http://127.0.0.1:9", [CHAT], at_once=3, enough=enough)
 
     assert asyncio.run(scene()) == []

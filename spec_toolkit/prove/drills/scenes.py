@@ -1,0 +1,111 @@
+"""The drills: each strikes once, waits for the service to fall back, and for it to come back. Act on a deployment through the stage."""
+
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from spec_toolkit.prove.drills.stage import SIDECAR, DrillFailed, Stage
+from spec_toolkit.prove.streams import Ask, Endpoint
+from spec_toolkit.terms import FaultPoint
+
+_FALL_SECONDS = 120.0  # until the service has fallen back
+_START_SECONDS = 300.0  # until another engine serves, on a busy machine
+_CLIMB_SECONDS = 300.0  # until drafting is what the recipe says
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    short: list[Ask]
+    long: list[Ask]  # still running when an engine is struck seconds after they began
+
+
+async def overload(stage: Stage, asks: Asks) -> None:
+    """More requests than run at once: fewer steps, then none; and back when they are gone."""
+    streams = 40
+    stage.strike(f"{streams} streams at once, where 16 run at most")
+    async with stage.load(asks.short, at_once=streams):
+        await stage.until_mode("reduced", _FALL_SECONDS)
+        await stage.until_mode("zero_draft", _FALL_SECONDS)
+        stage.is_safe()
+        stage.say("the load ends; two streams remain")
+    async with stage.load(asks.short, at_once=2):
+        await stage.until_mode("full", _CLIMB_SECONDS)
+        stage.is_back()
+
+
+async def drafter_raises(stage: Stage, asks: Asks) -> None:
+    """An exception in the draft: the round goes on without drafts, in the same engine."""
+    async with stage.load(asks.long, at_once=8):
+        await stage.all_streaming(8)
+        async with stage.engine() as engine:
+            stage.strike("the draft raises")
+            if not await engine.inject(FaultPoint.DRAFT_AFTER):
+                raise DrillFailed("the engine does not take planted faults")
+            await stage.until_mode("zero_draft", _FALL_SECONDS)
+            stage.is_safe()
+    async with stage.load(asks.short, at_once=2):
+        await stage.until_mode("full", _CLIMB_SECONDS)
+        stage.is_back()
+
+
+async def scheduler_killed(stage: Stage, asks: Asks) -> None:
+    """The engine's heart is killed under sixteen streams: they go on in another engine, which does not draft."""
+    async with stage.load(asks.long, at_once=16):
+        await stage.all_streaming(16)
+        victim = stage.process("scheduler")
+        stage.strike("kill -9 of the scheduler under 16 streams, chat and /generate")
+        stage.signal(victim, signal.SIGKILL)
+        await stage.until_mode("autoregressive", _START_SECONDS)
+        await stage.until_engine_serves(_START_SECONDS)
+        stage.is_safe()
+    async with stage.load(asks.short, at_once=2):
+        await stage.until_mode("full", _START_SECONDS + _CLIMB_SECONDS)
+        stage.is_back()
+
+
+async def engine_hung(stage: Stage, asks: Asks) -> None:
+    """The scheduler stands still and says nothing, as in a collective that never ends."""
+    async with stage.load(asks.long, at_once=8):
+        await stage.all_streaming(8)
+        victim = stage.process("scheduler")
+        stage.strike("the scheduler is stopped (SIGSTOP) under 8 streams")
+        stage.signal(victim, signal.SIGSTOP)
+        await stage.until_mode("autoregressive", _START_SECONDS)
+        await stage.until_engine_serves(_START_SECONDS)
+        stage.is_safe()
+    async with stage.load(asks.short, at_once=2):
+        await stage.until_mode("full", _START_SECONDS + _CLIMB_SECONDS)
+        stage.is_back()
+
+
+async def sidecar_killed(stage: Stage, asks: Asks) -> None:
+    """Nobody watches for a moment: the engine stays as it is, and another sidecar carries on with what the last one knew."""
+    async with stage.load(asks.long, at_once=8):
+        await stage.all_streaming(8)
+        before, victim = stage.mode(), stage.process(SIDECAR)
+        stage.strike(f"kill -9 of the sidecar; the mode is {before}")
+        stage.signal(victim, signal.SIGKILL)
+        await stage.until("another sidecar", lambda: stage.is_sidecar_other_than(victim), _FALL_SECONDS)
+        stage.is_safe()
+        await stage.until_mode(before, _FALL_SECONDS)
+        stage.is_back()
+
+
+DRILLS: Mapping[str, Callable[[Stage, Asks], Awaitable[None]]] = {
+    "overload": overload,
+    "drafter-raises": drafter_raises,
+    "scheduler-killed": scheduler_killed,
+    "engine-hung": engine_hung,
+    "sidecar-killed": sidecar_killed,
+}
+
+
+def make_asks(messages: list[str], prompts: list[str]) -> Asks:
+    """Half chat, half `/generate`."""
+
+    def both(tokens: int) -> list[Ask]:
+        chat = [Ask(Endpoint.CHAT, message, tokens) for message in messages]
+        plain = [Ask(Endpoint.GENERATE, prompt, tokens) for prompt in prompts]
+        return [each for pair in zip(chat, plain, strict=True) for each in pair]
+
+    return Asks(short=both(48), long=both(384))

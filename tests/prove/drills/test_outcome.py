@@ -1,0 +1,43 @@
+from spec_toolkit.prove.drills.outcome import Outcome, judge_all, open_at, safe_tokens
+from spec_toolkit.prove.streams import Answer, Ask, Endpoint
+from spec_toolkit.report.drills import outcome_lines
+
+ASK = Ask(Endpoint.CHAT, "a message", 2)
+
+
+def answer(
+    arrivals: list[float], *, ended: float = 9.0, text: str = "ab", problem: str = "", refused: bool = False
+) -> Answer:
+    made = Answer(ASK, 0.0, text=text, counted=2, finish="length", problem=problem, refused=refused)
+    made.arrivals, made.ended = arrivals, ended
+    return made
+
+
+WHOLE = {ASK: answer([1.0, 2.0])}
+
+
+def test_a_changed_answer_is_a_failure_and_a_refused_one_is_not() -> None:
+    answers = [answer([1, 2]), answer([1, 2], text="aX"), answer([], problem="HTTP 429: later", refused=True)]
+    [failure] = judge_all(answers, WHOLE)
+    assert failure.startswith("request 1 (/v1/chat/completions): the text parts")
+
+
+def test_an_error_that_is_no_refusal_fails() -> None:
+    assert judge_all([answer([1], problem="the stream broke off")], WHOLE)
+
+
+def test_a_stream_is_open_between_its_first_text_and_its_end() -> None:
+    before, across, after = answer([1.0], ended=2.0), answer([1.0, 6.0], ended=7.0), answer([4.0], ended=7.0)
+    assert open_at([before, across, after], 3.0) == [across]
+
+
+def test_a_safe_token_is_the_first_after_the_fallback_of_a_stream_that_was_open_at_the_strike() -> None:
+    first, last, young = answer([1.0, 4.9, 6.0]), answer([2.0, 5.5, 8.0]), answer([4.0, 5.1])
+    assert safe_tokens([first, last, young], struck=3.0, safe=5.0) == (2.5, 3.0)
+    assert safe_tokens([young], struck=3.0, safe=5.0) == (None, None)
+
+
+def test_nothing_asked_is_nothing_held() -> None:
+    nothing = Outcome(drill="x", requests=0, refused=0, open_at_strike=0, failures=(), waited=0)
+    assert not nothing.passed
+    assert "DID NOT HOLD" in outcome_lines(nothing, ("rehearsal",))
