@@ -39,8 +39,7 @@ class Part:
 @contextmanager
 def lines(address: str, endpoint: Endpoint, body: Body) -> Iterator[Iterator[bytes]]:
     """The lines of a stream; leaving it early drops the connection."""
-    place = urlsplit(address)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=ANSWER_SECONDS)
+    connection = connect(address)
     try:
         connection.request("POST", endpoint.value, json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -51,9 +50,13 @@ def lines(address: str, endpoint: Endpoint, body: Body) -> Iterator[Iterator[byt
         connection.close()
 
 
-def ask(address: str, path: str, body: Body) -> tuple[int, Any]:
+def connect(address: str) -> http.client.HTTPConnection:
     place = urlsplit(address)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=ANSWER_SECONDS)
+    return http.client.HTTPConnection(place.hostname or "", place.port, timeout=ANSWER_SECONDS)
+
+
+def ask(address: str, path: str, body: Body) -> tuple[int, Any]:
+    connection = connect(address)
     try:
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -91,7 +94,7 @@ def chat_through(engines: Sequence[str], body: Body, cuts: Sequence[int]) -> tup
     steps: list[Step] = []
     at = []
     for number, engine in enumerate(engines):
-        request = resumed_request(Endpoint.CHAT, body, rid, resumption_after(steps))
+        request = resumed_request(Endpoint.CHAT, body, rid_on(engine, engines[:number], rid), resumption_after(steps))
         part = chat_part(engine, request, cuts[number] if number < len(cuts) else None)
         events += part.events
         steps += part.steps
@@ -99,6 +102,12 @@ def chat_through(engines: Sequence[str], body: Body, cuts: Sequence[int]) -> tup
             break
         at.append(sum(len(step.ids) for step in steps))
     return events, at
+
+
+def rid_on(engine: str, before: Sequence[str], rid: str) -> str:
+    """An engine that had the stream before and still runs ends whatever has its id, some time after the cut: there it needs another."""
+    again = before.count(engine)
+    return f"{rid}-{again}" if again else rid
 
 
 def folded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -153,7 +162,8 @@ def generate_through(engines: Sequence[str], body: Body, cuts: Sequence[int]) ->
         if number and events and events[-1]["meta_info"]["finish_reason"]:
             break
         ids = committed_ids(events[-1]) if events else ()
-        request = resumed_request(Endpoint.GENERATE, body, rid, Resumption(ids) if ids else None)
+        rid_here = rid_on(engine, engines[:number], rid)
+        request = resumed_request(Endpoint.GENERATE, body, rid_here, Resumption(ids) if ids else None)
         cut = cuts[number] if number < len(cuts) else None
         part = generate_part(engine, request, cut, sent=events[-1]["text"] if events else "")
         last = events[-1] if events else None
