@@ -15,7 +15,7 @@ from tests.engine.serving import serving
 from tests.patches.switching import (
     LAYOUTS,
     held_out,
-    serving_with_knob,
+    serving_in,
     switch_under_load,
     switches_in_effect,
     target_answers,
@@ -29,7 +29,7 @@ def measure(nursery: Nursery, name: str, reference: list[Completion], switches: 
     """Print one line; whether everything held."""
     layout = LAYOUTS[name]
     folder = Path(tempfile.mkdtemp())
-    with serving_with_knob(nursery, folder, layout) as engine:
+    with serving_in(nursery, folder, layout) as engine:
         began = time.perf_counter()
         run = asyncio.run(switch_under_load(engine, held_out(PROMPTS), switches=switches))
         seconds = time.perf_counter() - began

@@ -5,21 +5,23 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 from tokenizers import Tokenizer
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.flags import Flag
 from spec_toolkit.engine.names import Rounds, read_rounds
-from spec_toolkit.engine.patch_file import Family
-from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Report, collect, compare_all
-from spec_toolkit.shipped import rehearsal, shipped
+from spec_toolkit.recipe.load import LoadedRecipe
+from spec_toolkit.recipe.schema import Layout as RecipeLayout
+from spec_toolkit.recipe.schema import Recipe
+from spec_toolkit.shipped import rehearsal
 from spec_toolkit.terms import KnobMode
 from tests.engine.serving import ADMIN_KEY, Serving, launch_spec, rehearsal_recipe, wait_until_ready
 from tests.rehearsal.nursery_client import Nursery
@@ -29,40 +31,41 @@ STREAMS = 8
 TOKENS = 48
 ANSWER_SECONDS = 120.0  # of one answer or command, on a busy machine
 
-_TP2 = ("--tp-size", "2")
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the engine's ranks are laid out."""
+    """How the engine's ranks are laid out, as a recipe says it."""
 
-    arguments: tuple[str, ...] = ()
+    hardware: RecipeLayout = field(default_factory=RecipeLayout)
     ranks: tuple[tuple[int, int], ...] = ((0, 0),)  # (data-parallel rank, rank of its tensor-parallel group)
     overlap: bool = True
+    arguments: tuple[str, ...] = ()  # of the engine, behind those of the recipe
 
 
 LAYOUTS = {
     "tp1": Layout(),
     "tp1-without-overlap": Layout(overlap=False),
-    "tp2": Layout(_TP2, ((0, 0), (0, 1))),
-    "attention-dp": Layout((*_TP2, "--dp-size", "2", "--enable-dp-attention"), ((0, 0), (1, 1))),
+    "tp2": Layout(RecipeLayout(tp=2), ((0, 0), (0, 1))),
+    "attention-dp": Layout(RecipeLayout(tp=2, dp=2, dp_attention=True), ((0, 0), (1, 1))),
 }
 
 
 @contextmanager
-def serving_with_knob(nursery: Nursery, folder: Path, layout: Layout, *, adaptive: bool = True) -> Iterator[Serving]:
-    """The rehearsal with the patch requested; `adaptive=False` leaves the engine at its fixed steps."""
-    spec = launch_spec(folder, rehearsal_recipe(num_steps=max(CANDIDATES), overlap=layout.overlap), speculate=True)
-    every = read_patches(patches_folder(shipped("patches"), "0.5.23"))
-    hand_over(choose_patches(every, family=Family.DEEPSEEK, rehearsal=True, requested=["runtime-knob"]), folder)
-    config = folder / "adaptive.json"
-    config.write_text(json.dumps({"1": {"candidate_steps": CANDIDATES}}))
-    switches = ["--speculative-adaptive", "--speculative-adaptive-config", str(config)] if adaptive else []
-    bind = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"} if len(layout.ranks) > 1 else {}
+def serving_in(
+    nursery: Nursery, folder: Path, layout: Layout, *, speculate: bool = True, adaptive: bool = True
+) -> Iterator[Serving]:
+    """The rehearsal at CANDIDATES, with its ranks laid out; `adaptive=False` leaves it at its fixed steps."""
+    spec = launch_spec(folder, _recipe(layout), speculate=speculate)
+    words = list(spec.command[2:])  # without `python serve.py`: the nursery is both
+    if not adaptive:
+        words.remove(Flag.ADAPTIVE)
+        at = words.index(Flag.ADAPTIVE_CONFIG)
+        del words[at : at + 2]
+    if layout.hardware.dp_attention:
+        # An idle rank sleeps until a message of its own, up to a second, and the one that has a message waits for it.
+        words = [word for word in words if word != Flag.SLEEP_ON_IDLE]
     log = folder / "engine.log"
-    # Without sleeping: of two attention-DP ranks the one without a message would sleep a second, and the other wait for it.
-    own = [word for word in spec.command[2:] if word != Flag.SLEEP_ON_IDLE]
-    pid = nursery.spawn([*own, *layout.arguments, *switches], {**spec.set_environment, **bind}, log)
+    pid = nursery.spawn([*words, *layout.arguments], spec.set_environment, log)
     try:
         wait_until_ready(nursery, pid, spec.address, log)
         yield Serving(spec.address, pid, log, folder)
@@ -70,6 +73,17 @@ def serving_with_knob(nursery: Nursery, folder: Path, layout: Layout, *, adaptiv
         if nursery.exit_code(pid) is None:
             nursery.kill(pid, 9)
             nursery.wait(pid, 30)
+
+
+def _recipe(layout: Layout) -> LoadedRecipe:
+    loaded = rehearsal_recipe(num_steps=max(CANDIDATES), overlap=layout.overlap)
+    recipe: Recipe = loaded.recipe
+    changed = msgspec.structs.replace(
+        recipe,
+        hardware=msgspec.structs.replace(recipe.hardware, layout=layout.hardware),
+        policy=msgspec.structs.replace(recipe.policy, reduced_steps=CANDIDATES[1:-1]),
+    )
+    return replace(loaded, recipe=changed)
 
 
 def client(engine: Serving) -> EngineClient:
@@ -85,10 +99,12 @@ def held_out(count: int) -> list[list[int]]:
     return [tokenizer.encode(json.loads(row)["prompt"]).ids for row in chosen]
 
 
-async def target_answers(engine: Serving, prompts: Sequence[Sequence[int]]) -> list[Completion]:
+async def target_answers(
+    engine: Serving, prompts: Sequence[Sequence[int]], *, concurrency: int = 1
+) -> list[Completion]:
     """Of an engine without speculation, with the log-probabilities a difference is judged by."""
     async with client(engine) as asked:
-        return await collect(asked, prompts, max_new_tokens=TOKENS, concurrency=1, with_logprobs=True)
+        return await collect(asked, prompts, max_new_tokens=TOKENS, concurrency=concurrency, with_logprobs=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,39 +122,57 @@ class Run:
 
     answers: list[Said]
     seconds: list[float]  # of each command, sorted
+    before: tuple[RankState, ...]
     ranks: tuple[RankState, ...]  # after the last one
     steps: int  # the last one's
 
     def compared(self, reference: Sequence[Completion]) -> Report:
         """Every answer against the target's own."""
-        return compare_all(
-            [reference[said.prompt] for said in self.answers],
-            [Completion(output_ids=said.output_ids) for said in self.answers],
-            tolerance_nats=TOLERANCE_NATS["float32"],
-        )
+        return compare_said(self.answers, reference)
 
 
-async def switch_under_load(engine: Serving, prompts: Sequence[Sequence[int]], *, switches: int, seed: int = 2) -> Run:
+def compare_said(answers: Sequence[Said], reference: Sequence[Completion]) -> Report:
+    return compare_all(
+        [reference[said.prompt] for said in answers],
+        [Completion(output_ids=said.output_ids) for said in answers],
+        tolerance_nats=TOLERANCE_NATS["float32"],
+    )
+
+
+@asynccontextmanager
+async def load(
+    asked: EngineClient, prompts: Sequence[Sequence[int]], *, streams: int = STREAMS
+) -> AsyncIterator[list[Said]]:
+    """Streams that keep asking while the block runs, each prompt once at least. The list is full once the block has ended."""
+    done = asyncio.Event()
+    turns = itertools.count()
+    said: list[Said] = []
+    asking = [asyncio.create_task(_keep_asking(asked, prompts, turns, done)) for _ in range(streams)]
+    try:
+        yield said
+    finally:
+        done.set()
+        for answers in await asyncio.gather(*asking):
+            said += answers
+
+
+async def switch_under_load(
+    engine: Serving, prompts: Sequence[Sequence[int]], *, switches: int, streams: int = STREAMS, seed: int = 2
+) -> Run:
     """`switches` commands, each to other steps than the last, while every prompt is answered at least once."""
     async with client(engine) as asked:
-        epoch = (await asked.ranks())[0].epoch
-        done = asyncio.Event()
-        turns = itertools.count()
-        streams = [asyncio.create_task(_keep_asking(asked, prompts, turns, done)) for _ in range(STREAMS)]
+        before = await asked.ranks()
         seconds = []
-        steps = max(CANDIDATES)
+        steps = before[0].steps
         chance = random.Random(seed)  # noqa: S311 - seeded, so that a run repeats
-        try:
-            for each in range(epoch + 1, epoch + 1 + switches):
+        async with load(asked, prompts, streams=streams) as answers:
+            for epoch in range(before[0].epoch + 1, before[0].epoch + 1 + switches):
                 steps = chance.choice([other for other in CANDIDATES if other != steps])
                 began = time.perf_counter()
-                assert await asked.command(epoch=each, mode=mode_for(steps), steps=steps, seconds=ANSWER_SECONDS)
+                assert await asked.command(epoch=epoch, mode=mode_for(steps), steps=steps, seconds=ANSWER_SECONDS)
                 seconds.append(time.perf_counter() - began)
-        finally:
-            done.set()
-        answers = [said for stream in await asyncio.gather(*streams) for said in stream]
         ranks = await asked.ranks(seconds=ANSWER_SECONDS)
-    return Run(answers, sorted(seconds), ranks, steps)
+    return Run(answers, sorted(seconds), before, ranks, steps)
 
 
 async def _keep_asking(

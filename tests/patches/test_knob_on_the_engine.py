@@ -6,7 +6,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -14,18 +16,25 @@ import pytest
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.names import read_rounds
+from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.errors import EngineError
-from spec_toolkit.prove.lossless import Completion
+from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, collect, compare_all
 from spec_toolkit.shipped import rehearsal, shipped
 from spec_toolkit.terms import KnobAnswer, KnobMode
 from tests.engine.serving import ADMIN_KEY, Serving, serving
 from tests.patches.switching import (
+    ANSWER_SECONDS,
     LAYOUTS,
+    STREAMS,
+    TOKENS,
     Layout,
+    Said,
     client,
+    compare_said,
     held_out,
+    load,
     mode_for,
-    serving_with_knob,
+    serving_in,
     switch_under_load,
     switches_in_effect,
     target_answers,
@@ -44,11 +53,21 @@ def reference(nursery, tmp_path_factory) -> list[Completion]:
         return asyncio.run(target_answers(engine, held_out(PROMPTS)))
 
 
+@pytest.fixture(scope="module")
+def parallel_reference(nursery, tmp_path_factory) -> list[Completion]:
+    """The target's answers of two attention-DP ranks under load."""
+    layout = LAYOUTS["attention-dp"]
+    with serving_in(nursery, tmp_path_factory.mktemp("ar-dp"), layout, speculate=False) as engine:
+        return asyncio.run(target_answers(engine, held_out(PROMPTS), concurrency=STREAMS))
+
+
 @pytest.fixture(scope="module", params=list(SWITCHES))
 def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Serving]]:
-    """One engine of each layout; `reference` first, so that there is one engine at a time."""
+    """One engine of each layout; the references first, so that there is one engine at a time."""
+    if request.param == "attention-dp":
+        request.getfixturevalue("parallel_reference")
     layout = LAYOUTS[request.param]
-    with serving_with_knob(nursery, tmp_path_factory.mktemp(request.param), layout) as engine:
+    with serving_in(nursery, tmp_path_factory.mktemp(request.param), layout) as engine:
         yield request.param, layout, engine
 
 
@@ -94,16 +113,30 @@ def test_at_zero_drafts_every_round_emits_one_token_and_full_comes_back(running)
     assert full.emitted_length > 1.0
 
 
-async def _burst(engine: Serving) -> None:
+async def _until(asked: EngineClient, holds: Callable[[tuple[RankState, ...]], bool]) -> tuple[RankState, ...]:
+    """Read the ranks until they are as wished."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while not holds(ranks := await asked.ranks(seconds=ANSWER_SECONDS)):
+        assert time.monotonic() < deadline, ranks
+    return ranks
+
+
+def _verified(ranks: tuple[RankState, ...]) -> int:
+    return sum(rank.verify_rounds or 0 for rank in ranks)
+
+
+async def _burst(engine: Serving) -> list[Said]:
     async with client(engine) as asked:
         before = await asked.ranks()
         base = before[0].epoch
         epochs = list(range(base + 1, base + 65))
         random.Random(4).shuffle(epochs)  # noqa: S311 - seeded, so that a run repeats
-        taken = await asyncio.gather(
-            *(asked.command(epoch=epoch, mode=mode_for(epoch % 4), steps=epoch % 4, seconds=60) for epoch in epochs)
-        )
-        after = await asked.ranks()
+        async with load(asked, held_out(PROMPTS)[:STREAMS]) as said:
+            await _until(asked, lambda ranks: _verified(ranks) > _verified(before))
+            taken = await asyncio.gather(
+                *(asked.command(epoch=epoch, mode=mode_for(epoch % 4), steps=epoch % 4, seconds=60) for epoch in epochs)
+            )
+            after = await asked.ranks(seconds=60)
         highest = max(epochs)
         assert {(rank.epoch, rank.steps) for rank in after} == {(highest, highest % 4)}
         assert taken[epochs.index(highest)]
@@ -113,11 +146,68 @@ async def _burst(engine: Serving) -> None:
             assert not await asked.command(epoch=stale, mode=KnobMode.FULL, steps=3)
         assert {(rank.epoch, rank.last) for rank in await asked.ranks()} == {(highest, KnobAnswer.STALE)}
         assert await asked.command(epoch=highest + 1, mode=KnobMode.FULL, steps=3)
+        return said
 
 
-def test_of_a_burst_of_shuffled_epochs_the_highest_wins_and_stale_ones_are_refused(running):
+def test_of_a_burst_of_shuffled_epochs_under_load_the_highest_wins_and_stale_ones_are_refused(running, reference):
     _, _, engine = running
-    asyncio.run(_burst(engine))
+    report = compare_said(asyncio.run(_burst(engine)), reference)
+    assert report.is_lossless, report.sentence()
+
+
+async def _gone_before_the_answer(engine: Serving) -> None:
+    """A caller that sends a command and hangs up, as one does that ran out of time."""
+    async with client(engine) as asked:
+        epoch = (await asked.ranks())[0].epoch + 1
+        body = json.dumps({"server_args": {"epoch": epoch, "mode": int(KnobMode.REDUCED), "steps": 1}})
+        host, _, port = engine.address.removeprefix("http://").partition(":")
+        _, caller = await asyncio.open_connection(host, int(port))
+        caller.write(
+            f"POST /set_internal_state HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {ADMIN_KEY}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        await caller.drain()
+        caller.close()
+        ranks = await _until(asked, lambda ranks: all(rank.epoch == epoch for rank in ranks))
+        assert {(rank.mode, rank.steps, rank.last) for rank in ranks} == {(KnobMode.REDUCED, 1, KnobAnswer.TAKEN)}
+        assert not await asked.command(epoch=epoch, mode=KnobMode.FULL, steps=3)
+        assert await asked.command(epoch=epoch + 1, mode=KnobMode.FULL, steps=3)
+
+
+def test_a_caller_that_hangs_up_has_its_command_applied_and_reads_the_epoch_back(running):
+    _, _, engine = running
+    asyncio.run(_gone_before_the_answer(engine))
+
+
+ATTENTION_DP = pytest.mark.parametrize("running", ["attention-dp"], indirect=True)
+
+
+@ATTENTION_DP
+def test_a_rank_that_idles_follows_every_command(running, reference):
+    _, layout, engine = running
+    # One answer at a time: whichever rank makes it, the other has nothing to do.
+    run = asyncio.run(switch_under_load(engine, held_out(PROMPTS)[:4], switches=16, streams=1))
+    report = run.compared(reference)
+    assert report.is_lossless, report.sentence()
+    assert len(run.ranks) == len(layout.ranks)
+    assert {(rank.epoch, rank.steps) for rank in run.ranks} == {(run.before[0].epoch + 16, run.steps)}
+    together = {now.rounds - was.rounds for was, now in zip(run.before, run.ranks, strict=True)}
+    own = [_verified((now,)) - _verified((was,)) for was, now in zip(run.before, run.ranks, strict=True)]
+    assert len(together) == 1, "the ranks did not go through the same rounds"
+    assert all(own), "a rank never had a request"
+    assert sum(own) <= together.pop(), "both ranks had requests in one round"
+
+
+@ATTENTION_DP
+def test_full_speculation_under_load_changes_no_output_of_the_same_ranks(running, reference, parallel_reference):
+    _, _, engine = running
+    answers = asyncio.run(_at_full(engine))
+    sys.stdout.write("\n")
+    for of, target in (("the same ranks", parallel_reference), ("one rank, one at a time", reference)):
+        report = compare_all(target, answers, tolerance_nats=TOLERANCE_NATS["float32"])
+        sys.stdout.write(f"attention-dp at full, against {of}: {report.sentence()}\n")
+        assert report.is_lossless, report.sentence()
+    assert sum(answer.made.accepted_drafts for answer in answers if answer.made) > 500
 
 
 async def _set(asked: aiohttp.ClientSession, engine: Serving, body: str) -> tuple[int, set[object]]:
@@ -174,6 +264,13 @@ def test_bad_commands_change_nothing_and_leave_the_engine_alive_with_its_own_key
     asyncio.run(_bad_commands(engine))
 
 
+async def _at_full(engine: Serving) -> list[Completion]:
+    async with client(engine) as asked:
+        epoch = (await asked.ranks())[0].epoch
+        assert await asked.command(epoch=epoch + 1, mode=KnobMode.FULL, steps=3)
+        return await collect(asked, held_out(PROMPTS), max_new_tokens=TOKENS, concurrency=STREAMS)
+
+
 async def _without_the_key(engine: Serving) -> None:
     async with EngineClient(engine.address) as stranger:
         before = await stranger.ranks()
@@ -195,16 +292,13 @@ async def _fixed_steps(engine: Serving) -> None:
 
 
 def test_an_engine_at_fixed_steps_refuses_every_command_and_has_no_ranks_to_show(nursery, tmp_path):
-    with serving_with_knob(nursery, tmp_path, LAYOUTS["tp1"], adaptive=False) as engine:
+    with serving_in(nursery, tmp_path, LAYOUTS["tp1"], adaptive=False) as engine:
         asyncio.run(_fixed_steps(engine))
 
 
 def test_ranks_that_take_commands_apart_do_not_start(nursery, tmp_path):
-    apart = Layout(
-        (*LAYOUTS["attention-dp"].arguments, "--enable-dp-attention-local-control-broadcast"),
-        LAYOUTS["attention-dp"].ranks,
-    )
-    with pytest.raises(AssertionError, match=r"knob\.local-broadcast"), serving_with_knob(nursery, tmp_path, apart):
+    apart = replace(LAYOUTS["attention-dp"], arguments=("--enable-dp-attention-local-control-broadcast",))
+    with pytest.raises(AssertionError, match=r"knob\.local-broadcast"), serving_in(nursery, tmp_path, apart):
         pytest.fail("it serves")
 
 

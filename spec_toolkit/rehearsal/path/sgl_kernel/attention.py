@@ -9,7 +9,7 @@ maps a request's positions to rows of `k_buffer` and `v_buffer`, [slots, kv head
 Padding: `seq_lens` says how large the batch is. Under attention DP the engine plans a draft's passes first and pads the
 batch to the busiest rank's afterwards: `req_pool_indices` with row 0 and `loc` with slot 0, which no request owns, the
 query's rows and with them the output's. A CUDA backend launches what it planned and never looks at the padding; so here,
-and output rows of no request become zero. (The compiled CPU kernels refuse a padded batch.)
+and output rows of no request become zero. (The compiled CPU kernels compare the sizes and would refuse: read, not run.)
 Caller: sglang/srt/layers/attention/intel_amx_backend.py, as torch.ops.sgl_kernel.{extend,decode}_attention_cpu.
 """
 
