@@ -95,7 +95,7 @@ class PassingJournal:
         self._names: tuple[bytes, bytes] | None = None  # the id at this engine, and the client's
 
     def take(self, piece: bytes) -> bytes:
-        ready = [event for event in self._feed(piece) if self._is_good(event)]
+        ready = [event for event in self._events.feed(piece) if self._is_good(event)]
         self.finished = self.finished or wire.DONE in ready
         return self._forward(ready)
 
@@ -111,12 +111,6 @@ class PassingJournal:
     def resumption(self) -> Resumption | None:
         return None
 
-    def _feed(self, piece: bytes) -> list[bytes]:
-        events = self._events.feed(piece)
-        if self._events.is_too_long:
-            self.trouble = MalformedError(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB")
-        return events
-
     def _is_good(self, event: bytes) -> bool:
         """Nothing of a piece counts from the first event on that does not."""
         if self.trouble is None and wire.is_abort(event):
@@ -124,6 +118,8 @@ class PassingJournal:
         return self.trouble is None
 
     def _forward(self, events: list[bytes]) -> bytes:
+        if self._events.is_too_long and self.trouble is None:
+            self.trouble = MalformedError(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB")
         if not events:
             return b""
         events.append(b"")
@@ -146,7 +142,7 @@ class ChatJournal(PassingJournal):
 
     def take(self, piece: bytes) -> bytes:
         ready: list[bytes] = []
-        for event in self._feed(piece):
+        for event in self._events.feed(piece):
             if event.startswith(RECORD_PREFIX):
                 self._commit(event)
             elif event == wire.DONE:
@@ -232,7 +228,7 @@ class GenerateJournal(PassingJournal):
 
     def take(self, piece: bytes) -> bytes:
         ready = []
-        for event in self._feed(piece):
+        for event in self._events.feed(piece):
             if event == wire.DONE:
                 self.finished = True
             elif not self._is_good(event):

@@ -1,0 +1,433 @@
+"""A client's stream while engines die, hang, abort, lie and come back."""
+
+import asyncio
+
+import pytest
+
+from spec_toolkit.gateway import stream as streams
+from spec_toolkit.gateway.attempts import MOST_LOSSES
+from tests.gateway.client_side import fold
+from tests.gateway.fake_engine import FakeEngine, chat_pieces, sse
+from tests.gateway.front import TOKENS, chat, check_whole, error_of, fronting, generate, run, until
+
+KINDS = pytest.mark.parametrize("ask", [chat, generate])
+
+
+@KINDS
+def test_an_undisturbed_stream_passes_as_the_engine_made_it(ask):
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            status, said, headers = await front.post(
+                "/v1/chat/completions" if ask is chat else "/generate", ask(rid="mine"), **{"x-request-id": "r-1"}
+            )
+            assert status == 200
+            assert headers["Content-Type"] == "text/event-stream; charset=utf-8"
+            assert headers["X-Request-Id"] == "r-1"
+            held = fold(said)
+            check_whole(held)
+            assert held.names == {"mine"}
+            assert held.comments == []
+            assert front.counters.completed == 1
+            assert front.admission.in_flight == 0
+            await until(lambda: engine.open == 0)
+            assert engine.cancelled == 0
+
+    run(test())
+
+
+@KINDS
+def test_an_engine_killed_under_sixteen_streams_loses_none_of_them(ask):
+    async def test() -> None:
+        async with (
+            FakeEngine(1, pace_seconds=0.02).serving() as a,
+            FakeEngine(2, pace_seconds=0.001).serving() as b,
+            fronting() as front,
+        ):
+            front.route(a)
+            asked = [asyncio.create_task(front.ask(ask(f"prompt {n}"))) for n in range(16)]
+            await until(lambda: a.open == 16 and all(stream.journal.forwarded for stream in front.proxy.streams))
+            await a.kill()
+            front.route(b, lost=True, speculates=False)
+            for number, held in enumerate(await asyncio.gather(*asked)):
+                check_whole(held, f"prompt {number}")
+            assert front.counters.resumed == 16
+            assert front.counters.resume_failed == 0
+            assert len(b.requests) == 16
+
+    run(test())
+
+
+@KINDS
+def test_a_stream_cut_at_every_position_on_the_wire_is_whole(ask):
+    async def test() -> None:
+        cuts = [*range(0, 400, 23), *range(400, 6000, 397)]
+        async with FakeEngine(1, die_after=lambda number: cuts[number]).serving() as a, FakeEngine(2).serving() as b:
+            for cut in cuts:
+                async with fronting() as front:
+                    front.route(a)
+                    asked = asyncio.create_task(front.ask(ask()))
+                    await until(lambda: asked.done() or bool(front.counters.losses))
+                    front.route(b)
+                    check_whole(await asked), cut
+            assert a.streams == len(cuts)
+            assert b.streams > 10
+
+    run(test())
+
+
+@KINDS
+def test_a_stream_outlives_a_second_and_a_third_loss(ask):
+    async def test() -> None:
+        async with FakeEngine(1, die_after=lambda number: 700 + 300 * number).serving() as engine, fronting() as front:
+            front.route(engine)
+            engine.die_after = lambda number: 900 if number < MOST_LOSSES else None
+            check_whole(await front.ask(ask()))
+            assert engine.streams == MOST_LOSSES + 1
+            assert front.counters.resumed + front.counters.remade == MOST_LOSSES
+
+    run(test())
+
+
+def test_a_request_that_ends_engine_after_engine_ends_itself():
+    async def test() -> None:
+        async with FakeEngine(1, die_after=lambda number: 900).serving() as engine, fronting() as front:
+            front.route(engine)
+            held = await front.ask(chat())
+            assert [error["type"] for error in held.errors] == ["gateway.lost-too-often"]
+            assert held.done == 0
+            assert engine.streams == MOST_LOSSES + 1
+            assert front.counters.resume_failed == 1
+            # One that ends them before they say a word is no better.
+            engine.die_after = lambda number: 0
+            status, said, _ = await front.post("/v1/chat/completions", chat())
+            assert (status, error_of(said)["type"]) == (502, "gateway.lost-too-often")
+
+    run(test())
+
+
+@KINDS
+def test_an_engine_that_the_route_calls_lost_is_not_waited_for(ask):
+    """It holds its connections open and says nothing more."""
+
+    async def test() -> None:
+        async with FakeEngine(1, stalls_after=3).serving() as a, FakeEngine(2).serving() as b, fronting() as front:
+            front.route(a)
+            asked = asyncio.create_task(front.ask(ask()))
+            await until(lambda: any(stream.journal.forwarded for stream in front.proxy.streams))
+            front.route(None, lost=True)
+            await until(lambda: a.cancelled == 1)
+            assert not asked.done()
+            front.route(b, speculates=False)
+            check_whole(await asked)
+
+    run(test())
+
+
+def test_a_request_whose_engine_is_lost_before_it_answers_is_made_at_the_next():
+    async def test() -> None:
+        async with FakeEngine(1, stalls_after=0).serving() as a, FakeEngine(2).serving() as b, fronting() as front:
+            front.route(a)
+            asked = asyncio.create_task(front.ask(chat()))
+            await until(lambda: a.open == 1)
+            front.route(b, lost=True)
+            check_whole(await asked)
+
+    run(test())
+
+
+@KINDS
+def test_a_route_that_moves_leaves_running_streams_where_they_are(ask):
+    async def test() -> None:
+        async with (
+            FakeEngine(1, pace_seconds=0.01).serving() as a,
+            FakeEngine(2).serving() as b,
+            fronting() as front,
+        ):
+            front.route(a)
+            asked = asyncio.create_task(front.ask(ask()))
+            await until(lambda: any(stream.journal.forwarded for stream in front.proxy.streams))
+            front.route(b)
+            check_whole(await front.ask(ask("other")), "other")
+            assert not asked.done()
+            check_whole(await asked)
+            assert (len(a.requests), len(b.requests)) == (1, 1)
+
+    run(test())
+
+
+@KINDS
+def test_an_abort_without_a_status_makes_the_stream_go_on(ask):
+    async def test() -> None:
+        abort = {
+            chat: sse({"id": "x", "created": 1, "choices": [{"index": 0, "delta": {}, "finish_reason": "abort"}]}),
+            generate: sse({"text": "", "output_ids": [], "meta_info": {"finish_reason": {"type": "abort"}}}),
+        }[ask]
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            engine.change = lambda step, piece: abort if step == 4 and engine.streams == 1 else piece
+            front.route(engine)
+            check_whole(await front.ask(ask()))
+            assert front.counters.losses == {"aborted": 1}
+
+    run(test())
+
+
+def test_the_end_is_made_again_when_only_the_end_was_lost():
+    async def test() -> None:
+        async with FakeEngine(1).serving() as a, FakeEngine(2).serving() as b, fronting() as front:
+            whole = b"".join(chat_pieces({**chat(), "rid": "mine", "custom_params": {"resume_records": True}}, 1))
+            a.die_after = lambda number: len(whole) - 3 if number == 0 else None
+            front.route(a)
+            asked = asyncio.create_task(front.ask(chat(rid="mine")))
+            await until(lambda: bool(front.counters.losses))
+            front.route(b)
+            check_whole(await asked)
+
+    run(test())
+
+
+def test_while_it_waits_the_client_hears_that_its_stream_lives(monkeypatch):
+    async def test() -> None:
+        async with FakeEngine(1, die_after=lambda number: 900).serving() as a, FakeEngine(2).serving() as b:
+            async with fronting() as front:
+                front.route(a)
+                asked = asyncio.create_task(front.ask(chat()))
+                await until(lambda: bool(front.counters.losses))
+                front.route(None, lost=True)
+                monkeypatch.setattr("spec_toolkit.gateway.watch.KEEP_ALIVE_SECONDS", 0.0)
+                for _ in range(3):
+                    await front.watch.round()
+                front.route(b)
+                held = await asked
+                check_whole(held)
+                assert held.comments == [": waiting"] * 3
+
+    run(test())
+
+
+def test_at_the_deadline_a_begun_stream_ends_with_a_typed_error():
+    async def test() -> None:
+        async with FakeEngine(1, die_after=lambda number: 900).serving() as engine, fronting(deadline=0.4) as front:
+            front.route(engine)
+            asked = asyncio.create_task(front.ask(chat()))
+            await until(lambda: bool(front.counters.losses))
+            front.route(None, lost=True)
+            held = await asked
+            assert [error["type"] for error in held.errors] == ["gateway.no-engine"]
+            assert held.text
+            assert held.done == 0
+            assert front.counters.resume_failed == 1
+            assert front.admission.in_flight == 0
+
+    run(test())
+
+
+def test_at_the_deadline_a_stream_that_has_not_begun_is_answered_with_a_status():
+    async def test() -> None:
+        async with fronting(deadline=0.2) as front:
+            status, said, headers = await front.post("/generate", generate())
+            assert (status, error_of(said)["type"]) == (503, "gateway.no-engine")
+            assert int(headers["Retry-After"]) >= 1
+
+    run(test())
+
+
+def test_after_a_while_without_an_engine_the_response_begins_and_an_engines_no_becomes_an_event(monkeypatch):
+    async def test() -> None:
+        monkeypatch.setattr(streams, "PATIENCE_SECONDS", 0.05)
+        async with FakeEngine(1, status=400).serving() as engine, fronting() as front:
+            asked = asyncio.create_task(front.ask(chat()))
+            await until(lambda: any(stream.begun for stream in front.proxy.streams))
+            front.route(engine)
+            held = await asked
+            assert [error["message"] for error in held.errors] == ["as told"]
+
+    run(test())
+
+
+def test_an_engines_own_no_passes_with_its_status():
+    async def test() -> None:
+        async with FakeEngine(1, status=422).serving() as engine, fronting() as front:
+            front.route(engine)
+            status, said, _ = await front.post("/v1/chat/completions", chat())
+            assert (status, b"as told" in said) == (422, True)
+
+    run(test())
+
+
+def test_an_engine_that_takes_no_requests_is_asked_again():
+    async def test() -> None:
+        async with FakeEngine(1, status=503).serving() as engine, fronting() as front:
+            front.route(engine)
+            asked = asyncio.create_task(front.ask(chat()))
+            await until(lambda: len(engine.requests) >= 2)
+            engine.status = 200
+            check_whole(await asked)
+
+    run(test())
+
+
+def test_what_cannot_go_on_is_served_and_ends_in_a_typed_error_where_its_engine_dies():
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            held = await front.ask(chat(n=2, rid="mine"))
+            assert held.done == 1
+            assert engine.requests[0].get("custom_params") is None
+            engine.die_after = lambda number: 900
+            held = await front.ask(chat(n=2, rid="mine"))
+            assert [error["type"] for error in held.errors] == ["gateway.not-resumable"]
+            assert "several_choices" in held.errors[0]["message"]
+            assert len(engine.requests) == 2
+
+    run(test())
+
+
+def test_what_cannot_go_on_is_made_anew_where_nothing_was_sent():
+    async def test() -> None:
+        async with FakeEngine(1, die_after=lambda number: None if number else 0).serving() as engine:
+            async with fronting() as front:
+                front.route(engine)
+                assert (await front.ask(chat(n=2, rid="mine"))).done == 1
+                assert front.counters.remade == 1
+
+    run(test())
+
+
+def test_what_the_engine_alone_knows_cannot_go_on_is_served():
+    async def test() -> None:
+        async with FakeEngine(1, refuses_records=True).serving() as engine, fronting() as front:
+            front.route(engine)
+            check_whole(await front.ask(chat()))
+            assert len(engine.requests) == 2
+            engine.die_after = lambda number: 900
+            held = await front.ask(chat())
+            assert [error["type"] for error in held.errors] == ["gateway.not-resumable"]
+
+    run(test())
+
+
+@KINDS
+def test_a_resumption_that_the_next_engine_refuses_ends_in_a_typed_error(ask):
+    async def test() -> None:
+        async with FakeEngine(1, die_after=lambda number: 900).serving() as a, FakeEngine(2).serving() as b:
+            async with fronting() as front:
+                front.route(a)
+                asked = asyncio.create_task(front.ask(ask("one")))
+                await until(lambda: bool(front.counters.losses))
+                # As if B served another model: the tokens are not those of its answer.
+                (stream,) = front.proxy.streams
+                object.__setattr__(stream.request, "body", stream.request.body.replace(b'"one"', b'"two"'))
+                front.route(b)
+                held = await asked
+                assert [error["type"] for error in held.errors] == ["gateway.resume-refused"]
+                assert held.done == 0
+
+    run(test())
+
+
+def test_clients_cannot_write_our_keys():
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            mine = {"resume_ids": [1], "resume_steps": [1, 1], "resume_records": False, "kept": 1}
+            check_whole(await front.ask(chat(custom_params=dict(mine))))
+            check_whole(
+                await front.ask({**generate(), "sampling_params": {"max_new_tokens": TOKENS, "custom_params": mine}})
+            )
+            await front.post("/generate", {**generate(stream=False), "sampling_params": {"custom_params": mine}})
+            await front.post("/v1/completions", {"prompt": "x", "max_tokens": 4, "custom_params": mine})
+            told = [(body.get("custom_params") or body["sampling_params"]["custom_params"]) for body in engine.requests]
+            assert told == [{"kept": 1, "resume_records": True}, {"kept": 1}, {"kept": 1}, {"kept": 1}]
+
+    run(test())
+
+
+@KINDS
+def test_a_client_that_goes_away_cancels_its_engines_request(ask):
+    async def test() -> None:
+        async with FakeEngine(1, stalls_after=2).serving() as engine, fronting() as front:
+            front.route(engine)
+            asked = asyncio.create_task(front.ask(ask()))
+            await until(lambda: any(stream.journal.forwarded for stream in front.proxy.streams))
+            asked.cancel()
+            await until(lambda: engine.cancelled == 1)
+            await until(lambda: front.admission.in_flight == 0)
+            assert front.counters.client_gone == 1
+            assert not front.proxy.streams
+
+    run(test())
+
+
+def test_a_client_that_goes_away_while_its_stream_waits_leaves_nothing_behind():
+    async def test() -> None:
+        async with fronting() as front:
+            asked = asyncio.create_task(front.ask(chat()))
+            await until(lambda: front.counters.waiting == 1)
+            asked.cancel()
+            await until(lambda: front.admission.in_flight == 0)
+            assert front.counters.waiting == 0
+
+    run(test())
+
+
+def test_an_event_of_megabytes_passes():
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            big = sse(
+                {
+                    "id": "mine",
+                    "created": 1001,
+                    "choices": [{"delta": {"content": "x" * 3_000_000}, "finish_reason": None}],
+                }
+            )
+            engine.change = lambda step, piece: big + piece if step == 1 else piece
+            held = await front.ask(chat(rid="mine"))
+            assert len(held.text) > 3_000_000
+            assert held.done == 1
+
+    run(test())
+
+
+def test_a_stream_that_never_ends_an_event_is_malformed(monkeypatch):
+    async def test() -> None:
+        monkeypatch.setattr("spec_toolkit.gateway.journal.MOST_EVENT_BYTES", 10_000)
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            engine.change = lambda step, piece: b"x" * 20_000 if step else piece
+            held = await front.ask(chat())
+            assert [error["type"] for error in held.errors] == ["gateway.malformed-upstream"]
+
+    run(test())
+
+
+def test_a_slow_client_slows_its_engine_and_one_that_reads_nothing_loses_its_stream(monkeypatch):
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            big = sse(
+                {"id": "mine", "created": 1, "choices": [{"delta": {"content": "x" * 500_000}, "finish_reason": None}]}
+            )
+            engine.change = lambda step, piece: big * 20 + piece
+            host, port = front.address.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+            body = b'{"messages":[{"content":"x"}],"stream":true,"max_tokens":400}'
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            await until(lambda: any(stream.writing_since is not None for stream in front.proxy.streams))
+            assert engine.open == 1
+            monkeypatch.setattr("spec_toolkit.gateway.watch.UNREAD_SECONDS", 0.0)
+
+            async def ended() -> None:
+                while front.admission.in_flight:
+                    await front.watch.round()
+                    await asyncio.sleep(0.02)
+
+            await asyncio.wait_for(ended(), 20)
+            assert front.counters.reasons["gateway.too-slow"] == 1
+            await until(lambda: engine.open == 0)
+            writer.close()
+            del reader
+
+    run(test())
