@@ -18,6 +18,7 @@ from spec_toolkit.sidecar.scrape import common_rung
 from spec_toolkit.terms import KnobMode
 
 ACT_SECONDS = 10.0  # from the decision to every rank's word; a long prefill may stand before a command for some seconds
+_WHY_CHARACTERS = 500  # of a reason that is handed on
 _AGAIN_SECONDS = 0.02  # between two reads of ranks that do not have it yet
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = (
@@ -73,7 +74,7 @@ class World:
         return await set_rung(self.engine, rung, known, self._clock)
 
     async def ask_restart(self, *, speculate: bool, why: str) -> None:
-        answer = await control.ask(self._folder, "restart", speculate=speculate, why=why)
+        answer = await control.ask(self._folder, "restart", speculate=speculate, why=why[:_WHY_CHARACTERS])
         if not answer.get("ok"):
             wanted = "speculating" if speculate else "autoregressive"
             said = answer.get("why") or "no reason given"

@@ -55,6 +55,7 @@ class Controller:
     ) -> None:
         ours = carried if carried is not None and carried.run == deployment.run else None
         self._deployment = deployment
+        self.run = deployment.run
         self._actuator = actuator
         self.patience = Patience(draw)
         self.sight = Sight(engine=ours.engine if ours else 0, lost=ours.lost if ours else 0)
@@ -76,7 +77,7 @@ class Controller:
             return None
         return Carried(
             state=self.state,
-            run=self._deployment.run,
+            run=self.run,
             engine=self.sight.engine,
             lost=self.sight.lost,
             hold=self._held,
@@ -211,10 +212,13 @@ class Controller:
         if decision.moved:
             return await self._carry_out(decision, now_s)
         self.state = decision.state
-        if rung is None or rung == state.rung or state.mode is Mode.AUTOREGRESSIVE:
+        if rung == state.rung or not self.sight.look.ranks or state.mode is Mode.AUTOREGRESSIVE:
             return self._stay(decision.why, now_s)
-        why = f"{rung} -> {state.rung}: set back: none of our decisions moved it"
-        return await self._carry_out(replace(decision, before=rung, signal=None, why=why), now_s)
+        before = rung or state.rung
+        why = f"{before} -> {state.rung}: set back: none of our decisions moved it"
+        if rung is None:
+            why = f"{before} stays: {self.sight.look.finding}: brought together"
+        return await self._carry_out(replace(decision, before=before, signal=None, why=why), now_s)
 
     def _known(self) -> State:
         if self.state is None:

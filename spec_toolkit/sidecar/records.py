@@ -58,6 +58,7 @@ class Confirmed(Struct, frozen=True, kw_only=True):
 class Snapshot(Struct, frozen=True, kw_only=True):
     """How things stand; `sidecar.json`, whole, once a second. None: not known."""
 
+    run: str  # which start of the deployment it is about
     at: str  # ISO 8601, UTC
     at_s: float  # the same as Unix time
     mode: str
@@ -75,7 +76,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     rounds: int | None = None  # in that window
     break_even: float | None = None  # at this batch, with these steps
     queue_depth: int | None = None
-    running: int | None = None
+    running: int | None = None  # requests in a round, of the busiest rank
+    batch: float | None = None  # the mean of that over the window, which break-even is asked for
     draft_faults: int | None = None
     draft_faults_by_site: dict[str, int] | None = None
     draft_kv_missing: int | None = None

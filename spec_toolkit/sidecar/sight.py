@@ -49,7 +49,7 @@ class Sight:
 
     def window(self, state: State, limits: Limits, *, engine_lost: bool = False) -> Window:
         return latest_window(
-            self._scrapes,
+            list(self._scrapes),
             seconds=limits.window_seconds,
             min_rounds=limits.min_rounds,
             since_s=state.since_s,

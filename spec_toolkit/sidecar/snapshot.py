@@ -18,6 +18,7 @@ def take_snapshot(
     emitted = seen.emitted if seen and state and seen.from_s >= state.since_s else None
     faults = faults_by_site(look.ranks)
     return Snapshot(
+        run=controller.run,
         at=as_text(now_s),
         at_s=now_s,
         mode=_mode(controller),
@@ -36,6 +37,7 @@ def take_snapshot(
         break_even=_break_even(state, seen, controller.limits),
         queue_depth=look.loads.queue_depth,
         running=look.loads.running,
+        batch=seen.running if seen else None,
         draft_faults=look.telemetry.draft_faults if look.telemetry else None,
         draft_faults_by_site=faults,
         draft_kv_missing=missing_draft_kv(look.ranks),

@@ -1,0 +1,108 @@
+"""What the policy does to a deployment, as text. Pure: records in, strings out."""
+
+from spec_toolkit.gateway.counters import Snapshot as Counted
+from spec_toolkit.report.standing import Standing
+from spec_toolkit.sidecar.records import Snapshot
+
+_SILENT_SECONDS = 5.0  # a sidecar writes once a second
+
+
+def policy_lines(standing: Standing) -> list[str]:
+    """For a person who looks once: what holds, and why."""
+    policy = standing.policy
+    if policy is None:
+        return ["  policy    unknown: its sidecar has said nothing yet"]
+    lines = [f"  policy    {_rung(policy)}{_silent(standing)}", f"  why       {policy.why}"]
+    return [*lines, *_problems(policy)]
+
+
+def block(standing: Standing) -> str:
+    """For a person who watches: everything that is known."""
+    status, policy = standing.status, standing.policy
+    lines = [f"{status.name}: {status.phase}" + (f" at {status.address}" if status.address else "")]
+    lines += policy_lines(standing)
+    if policy is not None:
+        lines += [
+            f"  emitted   {_emitted(policy)}",
+            f"  load      running {_known(policy.running)}, queue depth {_known(policy.queue_depth)}",
+            f"  draft     faults {_known(policy.draft_faults)}, prefills without draft KV {_known(policy.draft_kv_missing)}"
+            + (f"; last fault {policy.last_fault}" if policy.last_fault else ""),
+            f"  engine    {_engine(policy)}",
+        ]
+    lines.append(f"  gateway   {_gateway(standing.gateway)}")
+    if policy is not None and policy.decisions:
+        lines += ["  decisions", *(f"    {decision}" for decision in policy.decisions)]
+    return "\n".join(lines)
+
+
+def what_matters(standing: Standing) -> tuple[object, ...]:
+    """Differs where a new block is worth a look; ages and rates alone are not."""
+    status, policy, gateway = standing.status, standing.policy, standing.gateway
+    of_policy = policy and (
+        policy.mode,
+        policy.held,
+        policy.address,
+        policy.decisions,
+        _problems(policy),
+        policy.draft_faults,
+    )
+    of_gateway = gateway and (gateway.resumed, gateway.resume_failed, gateway.refused, gateway.engine)
+    silent = standing.policy_age_seconds is None or standing.policy_age_seconds > _SILENT_SECONDS
+    return status.phase, status.address, of_policy, of_gateway, standing.held, silent
+
+
+def _rung(policy: Snapshot) -> str:
+    reason = f", since {policy.signal}" if policy.signal else ""
+    return (
+        f"{policy.mode} for {policy.at_s - policy.since_s:.0f} s{reason}{', held by a person' if policy.held else ''}"
+    )
+
+
+def _silent(standing: Standing) -> str:
+    age = standing.policy_age_seconds
+    return f" (as of {age:.0f} s ago: its sidecar does not speak)" if age is not None and age > _SILENT_SECONDS else ""
+
+
+def _problems(policy: Snapshot) -> list[str]:
+    found = {
+        "limits": policy.limits_problem,
+        "hold": policy.hold_problem,
+        "act": f"{policy.act_problem} ({policy.act_failures} in a row)" if policy.act_problem else "",
+        "scrape": policy.finding,
+    }
+    return [f"  {word:9} {problem}" for word, problem in found.items() if problem]
+
+
+def _emitted(policy: Snapshot) -> str:
+    """Tokens per round against those that a round costs."""
+    known = policy.break_even is not None and policy.batch is not None
+    even = (
+        f"break-even {policy.break_even:.2f} at batch {max(1.0, policy.batch or 0):.3g}"
+        if known
+        else "break-even unknown at this batch"
+    )
+    if policy.emitted_length is None or policy.emitted_low is None or policy.emitted_high is None:
+        return f"length unknown: too few rounds, or nothing drafted; {even}"
+    bounds = f"95 % each way {policy.emitted_low:.2f} to {policy.emitted_high:.2f}"
+    return f"length {policy.emitted_length:.2f} over {policy.rounds} rounds ({bounds}), {even}"
+
+
+def _engine(policy: Snapshot) -> str:
+    if not policy.address:
+        return "none takes requests"
+    age = "never" if policy.scrape_age_seconds is None else f"{policy.scrape_age_seconds:.1f} s ago"
+    epochs = f", epoch {', '.join(map(str, sorted(set(policy.epochs))))}" if policy.epochs else ""
+    return f"{policy.address}, last good look {age}{epochs}"
+
+
+def _gateway(counted: Counted | None) -> str:
+    if counted is None:
+        return "unknown"
+    return (
+        f"in flight {counted.in_flight} of {counted.cap}, waiting for an engine {counted.waiting}, completed {counted.completed}, "
+        f"resumed {counted.resumed}, resume failed {counted.resume_failed}, refused {counted.refused}"
+    )
+
+
+def _known(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:g}"
