@@ -1,7 +1,7 @@
 """What the policy does to a deployment, as text. Pure: records in, strings out."""
 
 from spec_toolkit.gateway.counters import Snapshot as Counted
-from spec_toolkit.report.standing import Standing
+from spec_toolkit.report.standing import ENDED_PHASES, Standing
 from spec_toolkit.sidecar.records import Snapshot
 
 _SILENT_SECONDS = 5.0  # a sidecar writes once a second
@@ -10,6 +10,8 @@ _SILENT_SECONDS = 5.0  # a sidecar writes once a second
 def policy_lines(standing: Standing) -> list[str]:
     """For a person who looks once: what holds, and why."""
     policy = standing.policy
+    if standing.status.phase in ENDED_PHASES:
+        return []
     if policy is None:
         return ["  policy    unknown: its sidecar has said nothing yet"]
     lines = [f"  policy    {_rung(policy)}{_silent(standing)}", f"  why       {policy.why}"]

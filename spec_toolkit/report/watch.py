@@ -8,11 +8,10 @@ import click
 
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.report.policy import block, what_matters
-from spec_toolkit.report.standing import Standing, as_record, read_standing
+from spec_toolkit.report.standing import ENDED_PHASES, Standing, as_record, read_standing
 from spec_toolkit.report.text import as_json
 
 _SECONDS = 1.0  # the sidecar writes as often
-_ENDED = ("stopped", "failed")
 
 
 def watch(folder: Folder, *, records: bool) -> None:
@@ -40,6 +39,6 @@ def _standings(folder: Folder) -> Iterator[Standing]:
     while True:
         standing = read_standing(folder)
         yield standing
-        if standing.status.phase in _ENDED:
+        if standing.status.phase in ENDED_PHASES:
             return
         time.sleep(_SECONDS)

@@ -5,6 +5,7 @@ Within one engine by the knob; from an engine that drafts to one that cannot, an
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from spec_toolkit.engine.client import EngineClient
@@ -19,7 +20,7 @@ from spec_toolkit.terms import KnobMode
 
 ACT_SECONDS = 10.0  # from the decision to every rank's word; a long prefill may stand before a command for some seconds
 _WHY_CHARACTERS = 500  # of a reason that is handed on
-_AGAIN_SECONDS = 0.02  # between two reads of ranks that do not have it yet
+_AGAIN_SECONDS = 0.005  # before each read: long enough for the command to be on its way
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = (
     60.0  # a change that is refused is asked for as long as it is wanted, but no more often than this
@@ -94,29 +95,57 @@ async def set_rung(
 
     Where they all have it already, by an earlier call that ran out of time or by the engine's own doing, nothing is sent.
     """
-    ranks, trouble, epoch = tuple(known), "", None
+    asked = _Asked(tuple(known))
+    trouble = ""
     try:
         async with asyncio.timeout(seconds):
-            ranks = ranks or await engine.ranks(seconds=seconds)
-            if not ranks:
-                raise _not_taken(rung, ranks, "this engine has no knob")
-            if (there := _confirmed(ranks, rung, clock())) is not None:
+            asked.ranks = asked.ranks or await engine.ranks(seconds=seconds)
+            if not asked.ranks:
+                raise _not_taken(rung, (), "this engine has no knob")
+            there = _confirmed(asked.ranks, rung, clock())
+            if there is None:
+                there = await _command(engine, rung, asked, clock, seconds)
+            if there is not None:
                 return there
-            epoch = max(rank.epoch for rank in ranks) + 1
-            took = await engine.command(epoch=epoch, mode=KnobMode[rung.mode.name], steps=rung.steps, seconds=seconds)
-            while True:
-                ranks = await engine.ranks(seconds=seconds)
-                if (there := _confirmed(ranks, rung, clock())) is not None:
-                    return there
-                if not took:
-                    break
-                await asyncio.sleep(_AGAIN_SECONDS)
     except TimeoutError:
         trouble = f" after {seconds:g} s"
     except EngineError as error:
         trouble = f"; {error}"
-    answers = sorted({rank.last.name.lower() for rank in ranks if epoch is not None})
-    raise _not_taken(rung, ranks, f"{'last answer ' + ', '.join(answers) if answers else 'it was not sent'}{trouble}")
+    answers = sorted({rank.last.name.lower() for rank in asked.ranks}) if asked.sent else []
+    said = f"last answer {', '.join(answers)}" if answers else "it was not sent"
+    raise _not_taken(rung, asked.ranks, f"{said}{trouble}")
+
+
+@dataclass(slots=True)
+class _Asked:
+    """How far it has come, for the message where it breaks off."""
+
+    ranks: tuple[RankState, ...]  # as last read
+    sent: bool = False
+
+
+async def _command(
+    engine: EngineClient, rung: Rung, asked: _Asked, clock: Callable[[], float], seconds: float
+) -> Confirmed | None:
+    """None where the engine refuses.
+
+    Command and read go out together: the engine takes in between two rounds all that has come by then, in its order, so that what
+    it made of the command is known a round sooner than by asking one after the other. A read that overtakes it is made again.
+    """
+    epoch, mode = max(rank.epoch for rank in asked.ranks) + 1, KnobMode[rung.mode.name]
+    commanding = asyncio.create_task(engine.command(epoch=epoch, mode=mode, steps=rung.steps, seconds=seconds))
+    asked.sent = True
+    try:
+        while True:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            is_answered = commanding.done()
+            asked.ranks = await engine.ranks(seconds=seconds)
+            there = _confirmed(asked.ranks, rung, clock())
+            if there is not None or (is_answered and not await commanding):
+                return there
+    finally:
+        commanding.cancel()
+        await asyncio.gather(commanding, return_exceptions=True)
 
 
 def _confirmed(ranks: Sequence[RankState], rung: Rung, at_s: float) -> Confirmed | None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ class Deployed:
             process.stdin.flush()
             yield process
         finally:
-            if process.poll() is None:
+            with suppress(BrokenPipeError):
                 process.stdin.close()
             try:
                 process.wait(10)

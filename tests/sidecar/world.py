@@ -13,7 +13,7 @@ from spec_toolkit.policy.modes import Rung
 from spec_toolkit.sidecar.act import set_rung
 from spec_toolkit.sidecar.controller import Controller, Deployment
 from spec_toolkit.sidecar.records import Carried, Confirmed, Taken
-from spec_toolkit.sidecar.scrape import Scraper
+from spec_toolkit.sidecar.scrape import Look, Scraper
 from spec_toolkit.terms import RANKS_KEY, Comeback, KnobMode
 from tests.policy.traces import limits as make_limits
 
@@ -154,18 +154,21 @@ class World:
         ]
 
     async def _step(self) -> list[Taken]:
-        from spec_toolkit.sidecar.scrape import Look
-
-        look = await self._scraper.look(0.02) if self._scraper else Look()
+        look = await self._scraper.look(self._patience) if self._scraper else Look()
         return await self.controller.step(look, self.now_s)
 
     async def set_rung(self, rung: Rung, known: Sequence[RankState]) -> Confirmed:
-        return await set_rung(self.engine, rung, known, lambda: self.now_s, seconds=0.05)  # type: ignore[arg-type]
+        return await set_rung(self.engine, rung, known, lambda: self.now_s, seconds=self._patience)  # type: ignore[arg-type]
 
     async def ask_restart(self, *, speculate: bool, why: str) -> None:
         self.asked.append((speculate, why))
         if self.refuses:
             raise ActError.of("act.not-taken", "actuator", self.refuses)
+
+    @property
+    def _patience(self) -> float:
+        """Real seconds, waited for only where nobody answers."""
+        return 10.0 if self.engine.answers else 0.02
 
     @property
     def rung(self) -> str:
