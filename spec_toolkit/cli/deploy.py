@@ -6,6 +6,7 @@ import click
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.launch.deployment import Folder, Status, folder_of
+from spec_toolkit.launch.door import Door
 from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Event, Kind
 from spec_toolkit.launch.prepare import Prepared, prepare
@@ -20,11 +21,21 @@ from spec_toolkit.report.progress import progress, show_until
 @click.argument("recipe")
 @click.option("--name", help="Name of the deployment; default: the recipe's.")
 @click.option("--detach", is_flag=True, help="Return once it serves, and leave it running.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address clients come in at.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port clients come in at; default: a free one.")
 @click.option("--replace", is_flag=True, help="Stop what runs under this name first.")
 @click.option("--dry-run", "dry", is_flag=True, help="Print the exact command and environment; touch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines; the last line is the deployment's status.")
 def command(  # noqa: PLR0913 - one argument an option
-    recipe: str, *, name: str | None, detach: bool, replace: bool, dry: bool, as_json: bool
+    recipe: str,
+    *,
+    name: str | None,
+    detach: bool,
+    host: str,
+    port: int | None,
+    replace: bool,
+    dry: bool,
+    as_json: bool,
 ) -> int:
     """Turn RECIPE (a file, or a name of the catalogue) into a running, checked, speculating engine on this machine.
 
@@ -35,22 +46,23 @@ def command(  # noqa: PLR0913 - one argument an option
     spec-toolkit deploy deepseek_v3_h200 --replace
 
     In the foreground Ctrl-C lets running requests finish and ends it; a second Ctrl-C does not wait. A start that fails twice
-    with speculation goes on without, and says so.
+    with speculation goes on without, and says so; an engine that ends later is started again without, and clients wait for it.
     """
+    door = Door(host=host, port=port)
     ready = prepare(find_recipe(recipe))
     folder = folder_of(ready.plan.name if name is None else name)
     if as_json and (dry or ready.machine or not ready.plan.may_launch):
         would = dry_run(folder, ready) if ready.plan.may_launch else None
-        click.echo(text.as_json({"findings": ready.findings, "launch": would}))
+        click.echo(text.as_json({"findings": (*ready.findings, *door.findings()), "launch": would}))
     else:
-        _say_findings(ready.findings, as_json=as_json)
+        _say_findings((*ready.findings, *door.findings()), as_json=as_json)
     if not ready.plan.may_launch:
         return 1
     if dry or ready.machine:
         if not as_json:
             click.echo(as_shell(dry_run(folder, ready)))
         return 3 if ready.machine else 0
-    leash = start(folder, ready, replace=replace)
+    leash = start(folder, ready, replace=replace, door=door)
     if leash is None:
         return _already(look(folder), ready, as_json=as_json)
     return _run(folder, leash, detach=detach, as_json=as_json)

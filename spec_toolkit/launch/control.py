@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from spec_toolkit.errors import ActError
@@ -14,18 +14,21 @@ _REQUEST_BYTES = 4096
 _ANSWER_SECONDS = 5.0
 _AGAIN_SECONDS = 0.05
 
+Handle = Callable[[str, Mapping[str, object]], dict[str, object]]  # verb, arguments -> the answer: ok, and why not
+
 
 @asynccontextmanager
-async def listening(folder: Folder, handle: Callable[[str], dict[str, object]]) -> AsyncIterator[None]:
-    """Take `{"do": VERB}` meanwhile; only this user can connect."""
+async def listening(folder: Folder, handle: Handle) -> AsyncIterator[None]:
+    """Take `{"do": VERB, ARGUMENT: VALUE, ...}` meanwhile; only this user can connect."""
     path = folder.make_socket_path()
     path.unlink(missing_ok=True)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             line = await asyncio.wait_for(reader.readline(), _ANSWER_SECONDS)
-            request = json.loads(line)
-            writer.write(json.dumps(handle(str(request["do"]))).encode() + b"\n")
+            request = dict(json.loads(line))
+            verb = str(request.pop("do"))
+            writer.write(json.dumps(handle(verb, request)).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), _ANSWER_SECONDS)
         except (ValueError, KeyError, TypeError, RecursionError, TimeoutError, ConnectionError):
             pass  # a caller that breaks off or talks nonsense is no reason to stop an engine
@@ -48,12 +51,15 @@ async def listening(folder: Folder, handle: Callable[[str], dict[str, object]]) 
             path.parent.rmdir()
 
 
-async def ask(folder: Folder, verb: str) -> dict[str, object]:
-    """What the supervisor answers. Right after its start it may not listen yet: asked again until the deadline. ActError then."""
+async def ask(folder: Folder, verb: str, **arguments: object) -> dict[str, object]:
+    """What the supervisor answers: `ok`, and `why` where it is not.
+
+    Right after its start it may not listen yet: asked again until the deadline. ActError then.
+    """
     deadline = time.monotonic() + _ANSWER_SECONDS
     while True:
         try:
-            return await _ask_once(folder, verb)
+            return await _ask_once(folder, {"do": verb, **arguments})
         except (FileNotFoundError, ConnectionRefusedError) as error:
             if time.monotonic() > deadline:
                 raise _not_taken(folder, verb, error) from error
@@ -62,11 +68,11 @@ async def ask(folder: Folder, verb: str) -> dict[str, object]:
             raise _not_taken(folder, verb, error) from error
 
 
-async def _ask_once(folder: Folder, verb: str) -> dict[str, object]:
+async def _ask_once(folder: Folder, request: Mapping[str, object]) -> dict[str, object]:
     path = _read_note(folder)
     reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(path), _ANSWER_SECONDS)
     try:
-        writer.write(json.dumps({"do": verb}).encode() + b"\n")
+        writer.write(json.dumps(request).encode() + b"\n")
         answer = json.loads(await asyncio.wait_for(reader.readline(), _ANSWER_SECONDS))
     finally:
         writer.close()

@@ -19,17 +19,18 @@ import msgspec
 from msgspec import Struct
 
 from spec_toolkit.errors import FactsError, RecipeError
-from spec_toolkit.handover import report_folder
 from spec_toolkit.launch.events import Event
 
 _LOCK_SECONDS = 2.0
+_LOGS = ("engine", "gateway", "sidecar")  # each with the older ones it was rotated to
+_ENGINES_KEPT = 8  # folders of engines that ended, for a bug report
 _SOCKET_PATH_BYTES = 100  # a unix socket's path holds 107 bytes; its temporary neighbour is a little longer
 
 
 class Keeper(Struct, frozen=True, kw_only=True):
     """Names one process for good: a number alone may belong to somebody else by now."""
 
-    pid: int  # leads the session that the engine's processes belong to
+    pid: int  # leads the session that what it keeps belongs to
     started: int  # clock ticks after boot, from /proc/<pid>/stat
     boot: str  # /proc/sys/kernel/random/boot_id
 
@@ -40,21 +41,31 @@ class Status(Struct, frozen=True, kw_only=True):
     name: str
     recipe: str  # the file's path, as given
     recipe_sha256: str
-    phase: str = "starting"  # of engine.log.Phase, or stopping, stopped, failed
-    mode: str = "full"  # terms.Mode
-    reason: str = ""  # why the mode is not full, or why it failed
+    phase: str = "starting"  # of engine.log.Phase, or restarting (no engine takes requests: they wait), stopping, stopped, failed
+    mode: str = "full"  # terms.Mode: with what the engine that serves, or is to, was handed over; the sidecar moves it from there
+    reason: str = ""  # why that mode is not full, or why it failed
+    returning: str = (
+        ""  # how far a speculating engine is that is started to take over, of engine.log.Phase; empty: none is
+    )
+    without: str = ""  # what of ours does not run any more, and why
     labels: tuple[str, ...] = ()  # words that go wherever its numbers go: lossy, simulated, rehearsal, unproven
-    address: str = ""
+    address: str = ""  # where clients go: to the gateway
+    engine_address: str = ""  # of the engine that takes requests; empty: none does
     supervisor_pid: int = 0
     run: str = ""  # which start this is; another one has another
-    keeper: Keeper | None = None
-    attempts: int = 0
+    keepers: tuple[Keeper, ...] = ()  # of its engines, gateway and sidecar
+    attempts: int = 0  # engines started so far
     target_commit: str = ""  # what was launched, whether the recipe pinned it or the hub resolved it
     draft_commit: str = ""  # of a separate draft
     write_into_recipe: tuple[str, ...] = ()  # the lines that would pin what the recipe leaves open
     emitted_length: float | None = None  # of the smoke test; None: no speculation
     started_at: str = ""
     exit_code: int | None = None
+
+    @property
+    def serves(self) -> bool:
+        """Whether an engine takes requests now."""
+        return bool(self.address) and bool(self.engine_address)
 
 
 def identify(pid: int) -> Keeper | None:
@@ -92,6 +103,7 @@ class Folder:
         self.sidecar_snapshot = path / "sidecar.json"  # what the sidecar sees, for `status`
         self.gateway_snapshot = path / "gateway.json"  # what the gateway counts, for `status`
         self.patch_list = path / "patches.json"
+        self.engines = path / "engines"  # a folder each, by number
         self.owner_lock = path / "owner.lock"
         self.socket_note = path / "control.path"
 
@@ -106,17 +118,24 @@ class Folder:
             self.status_file,
             self.events_file,
             self.socket_note,
-            self.engine_log,
             self.supervisor_log,
         ):
             file.unlink(missing_ok=True)
-        for old in self.path.glob("engine.log.*"):
+        for old in (old for name in _LOGS for old in self.path.glob(f"{name}.log*")):
             old.unlink()
-        self.forget_reports()
+        shutil.rmtree(self.engines, ignore_errors=True)
 
-    def forget_reports(self) -> None:
-        """Before each start: an earlier process' report says nothing about the engine that runs next."""
-        shutil.rmtree(report_folder(self.patch_list), ignore_errors=True)
+    def copy_patch_list(self, engine: int) -> Path:
+        """A list of its own for this engine: reports are written beside it, and those of two engines must not mix."""
+        own = self.engines / str(engine)
+        shutil.rmtree(own, ignore_errors=True)
+        own.mkdir(mode=0o700, parents=True)
+        write_private(own / self.patch_list.name, self.patch_list.read_bytes())
+        shutil.rmtree(self.engines / str(engine - _ENGINES_KEPT), ignore_errors=True)
+        return own / self.patch_list.name
+
+    def log_of(self, service: str) -> Path:
+        return self.path / f"{service}.log"
 
     def has_owner(self) -> bool:
         """True while a supervisor lives. A shared lock: those who ask do not see each other as an owner."""

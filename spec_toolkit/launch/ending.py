@@ -11,9 +11,9 @@ import msgspec
 from spec_toolkit.errors import EngineError, FactsError
 from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Keeper, Status, boot_id, identify
-from spec_toolkit.launch.engine_process import end_session
 from spec_toolkit.launch.events import ENDS, Event, Kind
-from spec_toolkit.launch.record import Launch
+from spec_toolkit.launch.kept_process import end_session
+from spec_toolkit.launch.record import NOTHING_RUNS, Launch
 
 _FOLLOW_SECONDS = 0.1  # between two looks at the events
 _KEEPER_SECONDS = 15.0  # for a keeper to end its tree
@@ -56,19 +56,19 @@ def bury(folder: Folder, run: str) -> Event | None:
         status = folder.status()
         if status is None or status.run != run or status.phase in _ENDED or folder.has_owner():
             return None
-        left = _sweep(status.keeper)
-        found = f"; {len(left)} engine processes were left and are ended" if left else "; it left no process"
+        left = [pid for keeper in status.keepers for pid in _sweep(keeper)]
+        found = f"; {len(left)} processes were left and are ended" if left else "; it left no process"
         text = f"supervisor: ended without a word (killed?){found}{last_line(folder)}. See runbooks/engine-lost.md."
         event = _event(text, Kind.FAILED, runbook="runbooks/engine-lost.md")
         with suppress(OSError):  # a full disk: then it is buried once more by whoever looks next
             folder.append_event(event)
-            folder.write_status(msgspec.structs.replace(status, phase="failed", address="", keeper=None, reason=text))
+            folder.write_status(msgspec.structs.replace(status, phase="failed", reason=text, **NOTHING_RUNS))
         return event
 
 
-def _sweep(keeper: Keeper | None) -> list[int]:
+def _sweep(keeper: Keeper) -> list[int]:
     """A keeper ends its tree by itself when its supervisor dies; what is left after that is ended here."""
-    if keeper is None or keeper.boot != boot_id():
+    if keeper.boot != boot_id():
         return []
     deadline = time.monotonic() + _KEEPER_SECONDS
     while identify(keeper.pid) == keeper and time.monotonic() < deadline:

@@ -14,6 +14,11 @@ class Kind(Enum):
     READY = "ready"
     RETRY = "retry"  # a start failed and another follows
     FALLBACK = "fallback"  # the next start is autoregressive
+    LOST = "lost"  # an engine that served ended unasked; another one follows
+    RESTART = "restart"  # somebody asked for an engine without speculation
+    COMEBACK = "comeback"  # a speculating engine is started to take over, or did not come
+    MOVED = "moved"  # requests go to another engine
+    SERVICE = "service"  # gateway or sidecar: started, ended, given up
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"  # the deployment has ended, not at anybody's request

@@ -9,7 +9,7 @@ from spec_toolkit.handover import ENDED_BY_PATCHES
 
 # What another start could not mend, and the page for each kind of refusal, by how its rule begins.
 _FINAL = ("patches.", "smoke.key", "smoke.tokenizer")
-_START, _LOST, _PATCHES = (
+_START, LOST_PAGE, _PATCHES = (
     f"runbooks/{page}.md" for page in ("engine-does-not-start", "engine-lost", "patch-does-not-apply")
 )
 _PAGES = {"patches.": _PATCHES, "smoke.key": _PATCHES, "smoke.": "runbooks/speculation-is-off.md"}
@@ -37,14 +37,14 @@ class EngineGone(Exception):  # noqa: N818 - what happened, turned into a Failur
 def failure(gone: EngineGone, code: int, seconds: float, tail: list[str], *, ready: bool) -> Failure:
     """`code` is what the engine's keeper ended with, `tail` the log's last lines."""
     when = f"after {seconds:.0f} s" + ("" if ready else ", before it was ready")
-    page = _PATCHES if code == ENDED_BY_PATCHES else _LOST if ready else _START
+    page = _PATCHES if code == ENDED_BY_PATCHES else LOST_PAGE if ready else _START
     # A code that our own kill made says nothing about the engine.
-    what = f"exit code {code}{_signal_name(code)}" if gone.by_itself else str(gone)
+    what = exit_words(code) if gone.by_itself else str(gone)
     return Failure(
         text=f'engine: {what} {when}. Last words: "{last_words(tail)}". See {page}.',
         runbook=page,
         exit_code=code if gone.by_itself else None,
-        final=ready or gone.final or code == ENDED_BY_PATCHES,
+        final=gone.final or code == ENDED_BY_PATCHES,
     )
 
 
@@ -59,11 +59,14 @@ def refusal(refused: SpecError) -> Failure:
 
 def own_fault(error: Exception) -> Failure:
     """The supervisor itself failed."""
-    return Failure(text=f"supervisor: {type(error).__name__}: {error}. See {_LOST}.", runbook=_LOST)
+    text = f"supervisor: {type(error).__name__}: {error}. See {LOST_PAGE}."
+    return Failure(text=text, runbook=LOST_PAGE, final=True)
 
 
-def _signal_name(code: int) -> str:
+def exit_words(code: int) -> str:
+    """`exit code 137 (SIGKILL)`"""
     try:
-        return f" ({signal.Signals(code - 128).name})" if code > 128 else ""
+        name = f" ({signal.Signals(code - 128).name})" if code > 128 else ""
     except ValueError:
-        return ""
+        name = ""
+    return f"exit code {code}{name}"

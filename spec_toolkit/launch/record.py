@@ -3,14 +3,19 @@
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from spec_toolkit.launch.deployment import Folder, Status
+from spec_toolkit.launch.deployment import Folder, Status, identify
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.terms import Comeback
+
+GATEWAY, SIDECAR = "gateway", "sidecar"
+# Of a status, once a deployment has ended.
+NOTHING_RUNS: dict[str, Any] = {"address": "", "engine_address": "", "returning": "", "keepers": ()}
 
 
 class Front(Struct, frozen=True, kw_only=True):
@@ -24,13 +29,15 @@ class Front(Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        """For whoever is on this machine; a wildcard is no place to go to."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - what a person may have chosen
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 class Service(Struct, frozen=True, kw_only=True):
     """A process of ours that stands beside the engine and hears of every Route on its standard input."""
 
-    name: str  # gateway, sidecar
+    name: str  # GATEWAY, SIDECAR
     command: tuple[str, ...]
 
 
@@ -44,8 +51,19 @@ class Launch(Struct, frozen=True, kw_only=True):
     drain_seconds: float
     front: Front
     comeback: Comeback
-    hang_seconds: float  # an engine that says nothing of itself for so long hangs: above what its watchdog takes to end it
+    hang_seconds: (
+        float  # an engine that says nothing of itself for so long hangs: above what its watchdog takes to end it
+    )
     services: tuple[Service, ...] = ()
+    steps: tuple[int, ...] = ()  # counts its speculating engines can be set to, ascending; empty: they run at one
+    entry_steps: int = 0  # highest the recipe allows: what the first engine takes requests with
+    return_steps: int = (
+        0  # lowest: what an engine takes requests with that comes back, or stands in for one that speculated
+    )
+
+    def address_of(self, engine: LaunchSpec) -> str:
+        """Where clients go while this engine serves: to the gateway, where there is one."""
+        return self.front.address if any(service.name == GATEWAY for service in self.services) else engine.address
 
 
 class Record:
@@ -68,6 +86,14 @@ class Record:
         )
         with suppress(OSError):
             self._folder.append_event(event)
+
+    def own(self, pid: int) -> None:
+        """A keeper runs: should this process end without a word, whoever looks next ends what it left."""
+        if keeper := identify(pid):
+            self.note(keepers=(*self.status.keepers, keeper))
+
+    def disown(self, pid: int) -> None:
+        self.note(keepers=tuple(keeper for keeper in self.status.keepers if keeper.pid != pid))
 
     def note(self, **changes: object) -> None:
         """Change fields of the status, and write it whole."""

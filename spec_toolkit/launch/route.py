@@ -3,8 +3,13 @@
 It comes on their standard input, so that the same pipe says that the supervisor is gone: it closes, and they end.
 """
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
+
+_WHY_CHARACTERS = 500  # a line must fit a pipe in one write
 
 
 class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,3 +30,17 @@ def encode_route(route: Route) -> bytes:
 def decode_route(line: bytes) -> Route:
     """Raises msgspec.DecodeError where the line is none."""
     return msgspec.json.decode(line, type=Route)
+
+
+class Routes:
+    """The route that holds now, and whoever is told of each change."""
+
+    def __init__(self, tell: Callable[[Route], None]) -> None:
+        self._tell = tell
+        self.now = Route(generation=1, address="", engine=0, speculates=False, steps=0, why="no engine has started yet")
+        tell(self.now)
+
+    def change(self, **changes: object) -> None:
+        changed = replace(self.now, generation=self.now.generation + 1, **changes)
+        self.now = replace(changed, why=changed.why[:_WHY_CHARACTERS])
+        self._tell(self.now)

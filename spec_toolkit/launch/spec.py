@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from spec_toolkit.engine import names
 from spec_toolkit.engine.flags import ALGORITHM_OF, LAUNCH_MODULE, Flag, Value, to_argv
@@ -58,6 +59,19 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
         address=f"http://127.0.0.1:{place.port}",
         speculates=speculate,
         processes=tuple(sorted(_processes(recipe.hardware.layout))),
+    )
+
+
+def settled(spec: LaunchSpec, *, port: int, patch_list: str, temporary: str) -> LaunchSpec:
+    """The same engine with a port and files of its own: two may run side by side."""
+    command = list(spec.command)
+    command[command.index(Flag.PORT.value) + 1] = str(port)
+    own = {LIST_VARIABLE: patch_list, "TMPDIR": temporary}
+    return replace(
+        spec,
+        command=tuple(command),
+        address=f"http://127.0.0.1:{port}",
+        set_environment=spec.set_environment | own,
     )
 
 

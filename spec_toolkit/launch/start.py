@@ -1,8 +1,8 @@
 """Starting a deployment from a command. Touches the world."""
 
+import importlib.util
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -15,9 +15,11 @@ from spec_toolkit.errors import EngineError
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.hub import resolve_revision
 from spec_toolkit.launch.deployment import Folder, Status, write_json, write_private
+from spec_toolkit.launch.door import LOOPBACK, Door
 from spec_toolkit.launch.ending import last_line, stop
+from spec_toolkit.launch.ports import free_ports
 from spec_toolkit.launch.prepare import Prepared
-from spec_toolkit.launch.record import Front, Launch
+from spec_toolkit.launch.record import GATEWAY, SIDECAR, Front, Launch, Service
 from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Recipe
@@ -67,22 +69,9 @@ def _locate(model: str, revision: str | None, part: str, *, ask_hub: bool) -> tu
     return model, commit, (f'{part}: {{revision: "{commit}"}}  # says {resolved.origin.value}',)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; a start that loses one to somebody else fails, and the next attempt has another."""
-    with_ports = [socket.socket() for _ in range(count)]
-    try:
-        for held in with_ports:
-            held.bind(("127.0.0.1", 0))
-        return [held.getsockname()[1] for held in with_ports]
-    finally:
-        for held in with_ports:
-            held.close()
-
-
 def attempts(plan: Plan, models: Models, folder: Folder) -> tuple[LaunchSpec, ...]:
     """With speculation, once more, then without: as far as the recipe allows."""
-    # Until the policy can hold an engine at fewer steps, one that speculates runs at full depth: only where that is allowed.
-    speculate = plan.recipe.draft.method is not Method.NONE and Mode.FULL in plan.recipe.policy.allow
+    speculate = any(rungs(plan))
     kinds = [True, True] if speculate else [False]
     if speculate and Mode.AUTOREGRESSIVE in plan.recipe.policy.allow:
         kinds.append(False)
@@ -90,6 +79,21 @@ def attempts(plan: Plan, models: Models, folder: Folder) -> tuple[LaunchSpec, ..
         to_launch(plan, _place(models, folder, port), speculate=kind)
         for kind, port in zip(kinds, free_ports(len(kinds)), strict=True)
     )
+
+
+def rungs(plan: Plan) -> tuple[int, ...]:
+    """Step counts that a speculating engine may take requests with, ascending; where none drafts there is nothing to start one for."""
+    if plan.recipe.draft.method is Method.NONE:
+        return ()
+    counts = plan.steps or ((plan.shape.num_steps,) if plan.shape else ())
+    allowed = plan.recipe.policy.allow
+    return tuple(steps for steps in counts if _mode_at(steps, max(counts)) in allowed)
+
+
+def _mode_at(steps: int, most: int) -> Mode:
+    if steps == most:
+        return Mode.FULL
+    return Mode.REDUCED if steps else Mode.ZERO_DRAFT
 
 
 def _place(models: Models, folder: Folder, port: int) -> Place:
@@ -114,7 +118,7 @@ def dry_run(folder: Folder, ready: Prepared) -> LaunchSpec:
     return attempts(ready.plan, models, folder)[0]
 
 
-def start(folder: Folder, ready: Prepared, *, replace: bool) -> int | None:
+def start(folder: Folder, ready: Prepared, *, replace: bool, door: Door = LOOPBACK) -> int | None:
     """Start, and return the leash; None where the deployment runs already and is not to be replaced."""
     if folder.has_owner() and not replace:
         return None
@@ -124,14 +128,15 @@ def start(folder: Folder, ready: Prepared, *, replace: bool) -> int | None:
             if not replace:
                 return None
             stop(folder)
-        return begin(folder, ready, models)
+        return begin(folder, ready, models, door)
 
 
-def begin(folder: Folder, ready: Prepared, models: Models) -> int:
+def begin(folder: Folder, ready: Prepared, models: Models, door: Door) -> int:
     """Write the deployment's folder and start its supervisor; returns the leash.
 
     The supervisor ends the deployment when the leash closes, however this process ends; `release` it to let go.
     """
+    front = _front(ready.plan.recipe, door)
     folder.clear()
     plan = ready.plan
     specs = attempts(plan, models, folder)
@@ -150,18 +155,38 @@ def begin(folder: Folder, ready: Prepared, models: Models) -> int:
         tokenizer=plan.recipe.target.tokenizer,
         ready_seconds=plan.recipe.policy.ready_seconds,
         drain_seconds=plan.recipe.policy.drain_seconds,
-        front=_front(plan.recipe),
+        front=front,
         comeback=plan.recipe.policy.comeback,
         hang_seconds=_WATCHDOGS * plan.recipe.policy.watchdog_seconds,
+        services=_services(folder),
+        steps=plan.steps,
+        entry_steps=max(rungs(plan), default=0),
+        return_steps=min(rungs(plan), default=0),
     )
     folder.write_status(launch.status)
     write_json(folder.launch, launch)
     return _spawn(folder)
 
 
-def _front(recipe: Recipe) -> Front:
-    [port] = free_ports(1)
+def _services(folder: Folder) -> tuple[Service, ...]:
+    return tuple(
+        Service(name=name, command=(sys.executable, "-P", "-m", f"spec_toolkit.{name}.service", str(folder.path)))
+        for name in (GATEWAY, SIDECAR)
+        if _is_there(f"spec_toolkit.{name}.service")
+    )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _front(recipe: Recipe, door: Door) -> Front:
+    host, port = door.take()
     return Front(
+        host=host,
         port=port,
         max_running_requests=recipe.limits.max_running_requests,
         max_waiting_requests=recipe.policy.max_waiting_requests,

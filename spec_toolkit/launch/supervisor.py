@@ -1,41 +1,39 @@
-"""The one owner of a deployment's engine: starts it, checks it, watches it, ends it. Touches the world.
+"""The one owner of a deployment's engines, gateway and sidecar. Touches the world.
 
 Run as `python -m spec_toolkit.launch.supervisor FOLDER LEASH_FD`; FOLDER holds `launch.json`. Everybody else asks it over its
-socket; nobody else starts or stops an engine. What it does is written down as events and as one status file.
-
-A start has attempts, in the order the launch gives them: with speculation, once more, then without. There is no other retry, and
-so no crash loop. A patch that does not apply ends the deployment at once: the same engine would only be refused again.
+socket; nobody else starts or stops an engine. What it does is written down as events and as one status file. Which engine follows
+which is the succession's to say; here everything is wired together, and ended in order: the gateway finishes its streams, then the
+engines, then the sidecar.
 """
 
 import asyncio
 import os
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Coroutine
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from spec_toolkit.engine.client import EngineClient
-from spec_toolkit.engine.log import Phase
-from spec_toolkit.engine.patch_reports import alive, missing_reports, read_reports
-from spec_toolkit.errors import EngineError, SpecError
-from spec_toolkit.handover import Role, decode_list, list_sha256
-from spec_toolkit.launch import control, smoke
-from spec_toolkit.launch.deployment import Folder, identify
-from spec_toolkit.launch.engine_process import EngineProcess, Watch
+from spec_toolkit.launch import control
+from spec_toolkit.launch.back_off import BackOff
+from spec_toolkit.launch.deployment import Folder
+from spec_toolkit.launch.engines import Engine, RealEngine
 from spec_toolkit.launch.events import Kind
-from spec_toolkit.launch.failure import EngineGone, Failure, failure, own_fault, refusal
-from spec_toolkit.launch.record import Launch, Record
+from spec_toolkit.launch.failure import Failure, own_fault
+from spec_toolkit.launch.fleet import Fleet
+from spec_toolkit.launch.record import GATEWAY, NOTHING_RUNS, SIDECAR, Launch, Record
+from spec_toolkit.launch.rotating_log import RotatingLog
+from spec_toolkit.launch.route import Routes
+from spec_toolkit.launch.services import Services
 from spec_toolkit.launch.spec import LaunchSpec
-from spec_toolkit.terms import Mode
+from spec_toolkit.launch.succession import Order, Succession
 
-_TELL_SECONDS = 5.0  # from a request that broke off to the engine's end
-_END_SECONDS = 1.0  # from the launcher's end to its keeper's, which tells the exit code
-_HEALTH_SECONDS = 60.0  # from the engine's own "ready" to its first health answer
+MOST_LOST = 5  # engines without speculation that end within an hour and are started again
+_LEAST_SECONDS = 1.0  # for an engine to end whose gateway took the whole drain time
+_WHY_CHARACTERS = 500
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error
@@ -49,6 +47,12 @@ class Supervisor:
         self._record = Record(folder, launch.status)
         self._stop_asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._at_once = asyncio.Event()
+        self._log = RotatingLog(folder.engine_log)
+        self._services = Services(folder, launch, self._record, folder.admin_key.read_text().strip())
+        self._fleet = Fleet(launch, self._record, self._start_engine, self._at_once)
+        back_off = BackOff(most=MOST_LOST, first_seconds=0.5, longest_seconds=60.0)
+        routes = Routes(self._services.tell)
+        self._succession = Succession(launch, self._record, routes, self._fleet, self._open, back_off)
 
     def ask_stop(self, who: str) -> None:
         """Asked once, running requests may finish; asked again, nothing is waited for."""
@@ -57,11 +61,31 @@ class Supervisor:
         else:
             self._stop_asked.set_result(who)
 
+    def handle(self, verb: str, arguments: Mapping[str, object]) -> dict[str, object]:
+        """What to answer somebody on the socket."""
+        match verb, dict(arguments):
+            case "stop", {**rest} if not rest:
+                self.ask_stop("asked to stop")
+                return {"ok": True}
+            case "restart", {"speculate": bool(speculate), "why": str(why), **rest} if not rest:
+                refused = self._refuse(Order(speculate, why[:_WHY_CHARACTERS]))
+                return {"ok": False, "why": refused} if refused else {"ok": True}
+            case (("stop" | "restart"), _):
+                wanted = {"stop": "takes no arguments", "restart": "takes speculate (true or false) and why (a text)"}
+                return {"ok": False, "why": f"{verb!r} {wanted[verb]}"}
+        return {"ok": False, "why": f"no verb {verb!r}; known: restart, stop"}
+
+    def _refuse(self, order: Order) -> str:
+        return "the deployment is being stopped" if self._stop_asked.done() else self._succession.ask(order)
+
     async def run(self) -> int:
         """Until the deployment has ended; 0 where somebody asked for that."""
         self._record.note(supervisor_pid=os.getpid())
         try:
-            failed = await self._try_attempts()
+            try:
+                failed = await self._until_over()
+            finally:
+                await self._leave_nothing()
         except Stopped as stopped:
             self._end(Kind.STOPPED, "stopped", str(stopped))
             return 0
@@ -70,176 +94,51 @@ class Supervisor:
         self._end(Kind.FAILED, "failed", failed.text, exit_code=failed.exit_code, runbook=failed.runbook)
         return 3
 
-    async def _try_attempts(self) -> Failure:
-        last = len(self._launch.attempts) - 1
-        for number, spec in enumerate(self._launch.attempts):
-            failed = await self._attempt(number, spec)
-            if failed.final or number == last:
-                break
-            self._announce_next(failed, spec, self._launch.attempts[number + 1])
-        return failed
-
-    def _announce_next(self, failed: Failure, this: LaunchSpec, following: LaunchSpec) -> None:
-        if following.speculates == this.speculates:
-            self._record.event(Kind.RETRY, f"{failed.text} Trying once more.", exit_code=failed.exit_code)
-        else:
-            reason = f"speculation could not start: {failed.text}"
-            self._record.note(mode=Mode.AUTOREGRESSIVE.value, reason=reason)
-            self._record.event(
-                Kind.FALLBACK, f"{failed.text} Starting without speculation.", exit_code=failed.exit_code
-            )
-
-    async def _attempt(self, number: int, spec: LaunchSpec) -> Failure:
-        """Start, check and serve; returns why it ended. Raises Stopped. Leaves no process."""
-        self._record.note(attempts=number + 1, address="", phase=Phase.STARTING.value)
-        with_or_without = "with" if spec.speculates else "without"
-        self._record.event(Kind.ATTEMPT, f"starting the engine {with_or_without} speculation (attempt {number + 1})")
-        self._folder.forget_reports()
-        # The engine leaves sockets behind wherever it keeps its temporary files; not inside our folder, whose path may be too long.
-        with tempfile.TemporaryDirectory(prefix="spec-toolkit-", ignore_cleanup_errors=True) as temporary:
-            spec = msgspec.structs.replace(spec, set_environment=spec.set_environment | {"TMPDIR": temporary})
-            return await self._run_engine(spec)
-
-    async def _run_engine(self, spec: LaunchSpec) -> Failure:
-        engine = await EngineProcess.start(
-            spec,
-            self._folder.engine_log,
-            secret=self._folder.admin_key.read_text().strip(),
-            grace_seconds=self._launch.drain_seconds,
-        )
-        self._record.note(keeper=identify(engine.keeper_pid))
-        began, ready = time.monotonic(), False
-        lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        watch = Watch(lost)
+    async def _until_over(self) -> Failure:
+        """Returns why it failed; raises Stopped. What is left then is `_leave_nothing`'s."""
+        self._services.start(GATEWAY)
+        serving = asyncio.create_task(self._succession.run())
+        ends: set[asyncio.Future[Any]] = {serving, self._stop_asked, self._services.given_up}
         try:
-            await self._until(engine, lost, self._become_ready(engine, spec, watch), self._launch.ready_seconds)
-            ready = True
-            await self._until(engine, lost, _for_ever(), None)
-            raise AssertionError("serving ends by an engine that ends or by a request")
-        except SpecError as refused:
-            return refusal(refused)
-        except EngineGone as gone:
-            code = await engine.kill()
-            return failure(gone, code, time.monotonic() - began, list(engine.tail), ready=ready)
-        except Stopped:
-            if ready:
-                self._record.note(phase="stopping")
-                self._record.event(
-                    Kind.STOPPING, f"giving the engine {self._launch.drain_seconds:g} s to finish what it runs"
-                )
-                await engine.stop(self._at_once)
-            raise
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            watch.close()
-            await engine.kill()
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+        if self._stop_asked.done():
+            await self._finish()
+            raise Stopped(self._stop_asked.result())
+        return self._services.given_up.result() if self._services.given_up.done() else serving.result()
 
-    async def _until(
-        self,
-        engine: EngineProcess,
-        lost: "asyncio.Future[str]",
-        work: Coroutine[Any, Any, None],
-        seconds: float | None,
-    ) -> None:
-        """Do `work`; raises Stopped, or EngineGone where the engine ends, tells its key, or takes longer than `seconds`."""
-        working: asyncio.Future[Any] = asyncio.create_task(work)
-        ending: asyncio.Future[Any] = asyncio.create_task(engine.wait())
-        leaking: asyncio.Future[Any] = asyncio.create_task(engine.key_was_logged.wait())
+    async def _finish(self) -> None:
+        """What runs may finish: first what the gateway streams, then what is left in the engines."""
+        if self._succession.serving is None:
+            return
+        self._record.note(phase="stopping")
+        drain_seconds = self._launch.drain_seconds
+        self._record.event(Kind.STOPPING, f"giving the engine {drain_seconds:g} s to finish what it runs")
+        deadline = time.monotonic() + drain_seconds
+        await self._services.drain(drain_seconds, self._at_once)
+        await self._fleet.end_all(max(_LEAST_SECONDS, deadline - time.monotonic()))
+
+    async def _leave_nothing(self) -> None:
         try:
-            done, _ = await asyncio.wait(
-                {working, ending, leaking, lost, self._stop_asked},
-                timeout=seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if working in done and _broke_off(working):
-                # A request that breaks off is most likely how the engine's end shows; who ended is told in a moment.
-                done |= (
-                    await asyncio.wait({ending, lost}, timeout=_TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                )[0]
-            if lost in done and _is_launcher(lost.result()):
-                done |= (await asyncio.wait({ending}, timeout=_END_SECONDS))[0]  # its exit code says more
-            if self._stop_asked in done:
-                raise Stopped(self._stop_asked.result())
-            if leaking in done:
-                raise EngineGone(
-                    "it wrote its admin key to its log; the key was struck there, and the engine stopped", final=True
-                )
-            if lost in done and not (ending in done and _is_launcher(lost.result())):
-                raise EngineGone(lost.result())  # a part that ended first; the engine's own end only follows from it
-            if ending in done:
-                raise EngineGone("", by_itself=True)
-            if working in done:
-                working.result()
-                return
-            raise EngineGone(f"it was not ready after {seconds:g} s")
+            await self._fleet.close()
         finally:
-            for task in (working, ending, leaking):
-                task.cancel()
-            await asyncio.gather(working, ending, leaking, return_exceptions=True)
+            await self._services.close()
+            self._log.close()
 
-    async def _become_ready(self, engine: EngineProcess, spec: LaunchSpec, watch: Watch) -> None:
-        while True:
-            station = await engine.stations.get()
-            if station.phase is Phase.READY:
-                break
-            self._record.note(phase=station.phase.value)
-            self._record.event(Kind.PHASE, station.detail, phase=station.phase.value)
-        watch.over(self._check_patches(spec))
-        async with EngineClient(spec.address) as client:
-            await self._first_health(client)
-            await smoke.find_key(client, self._folder.admin_key.read_text().strip())
-            self._record.event(Kind.CHECKED, "the admin key is in nothing the engine says of itself")
-            if self._launch.tokenizer:
-                await smoke.check_tokenizer(client, self._launch.tokenizer)
-                self._record.event(Kind.CHECKED, "the tokenizer is the one the recipe pins")
-            seen = await smoke.answer_once(client, speculates=spec.speculates, seconds=self._launch.ready_seconds)
-        self._record.event(Kind.CHECKED, self._seen(seen))
-        self._record.note(phase=Phase.READY.value, address=spec.address, emitted_length=seen.emitted_length)
-        self._record.event(Kind.READY, f"serving at {spec.address}", phase=Phase.READY.value)
+    async def _start_engine(self, number: int, spec: LaunchSpec) -> Engine:
+        return await RealEngine.start(number, spec, self._folder, self._launch, self._record, self._log)
 
-    def _seen(self, seen: smoke.Smoke) -> str:
-        labels = f" [{', '.join(self._launch.status.labels)}]" if self._launch.status.labels else ""
-        if seen.emitted_length is None:
-            return f"serving without speculation: {seen.emitted_tokens} tokens{labels}"
-        rounds = f"{seen.emitted_tokens} tokens in {seen.rounds} rounds"
-        return f"speculating: {rounds}, emitted length {seen.emitted_length:.2f}{labels}"
-
-    def _check_patches(self, spec: LaunchSpec) -> dict[int, str]:
-        """Lock two: every process of every role has said that it runs patched. Returns process names by id."""
-        handed = self._folder.patch_list.read_bytes()
-        hooks, sha256 = decode_list(handed), list_sha256(handed)
-        reports = read_reports(self._folder.patch_list)
-        live = alive(report.pid for report in reports)
-        expected = frozenset(spec.processes)
-        if findings := missing_reports(hooks, sha256, reports, expected=expected, live=live):
-            raise EngineError(*findings)
-        patches = ", ".join(sorted({hook.patch for hook in hooks}))
-        self._record.event(Kind.CHECKED, f"{len(expected)} engine processes run patched: {patches}")
-        return {report.pid: report.name() for report in reports if report.pid in live}
-
-    async def _first_health(self, client: EngineClient) -> None:
-        deadline = time.monotonic() + _HEALTH_SECONDS
-        while not await client.is_healthy():
-            if time.monotonic() > deadline:
-                raise EngineGone(f"it called itself ready and gave no healthy answer in {_HEALTH_SECONDS:g} s")
-            await asyncio.sleep(0.1)
+    async def _open(self) -> None:
+        """The first engine takes requests: now the sidecar has something to look at, and clients may come in."""
+        self._services.start(SIDECAR)
+        await self._services.answering()
 
     def _end(self, kind: Kind, phase: str, text: str, *, exit_code: int | None = None, runbook: str = "") -> None:
         reason = text if kind is Kind.FAILED else self._record.status.reason
-        self._record.note(phase=phase, address="", keeper=None, reason=reason, exit_code=exit_code)
+        self._record.note(phase=phase, reason=reason, exit_code=exit_code, **NOTHING_RUNS)
         self._record.event(kind, text, exit_code=exit_code, runbook=runbook)
-
-
-def _broke_off(working: "asyncio.Future[Any]") -> bool:
-    error = working.exception()
-    return isinstance(error, EngineError) and any(finding.rule == "engine.lost" for finding in error.findings)
-
-
-def _is_launcher(who: str) -> bool:
-    return who.startswith(Role.LAUNCHER.value)
-
-
-async def _for_ever() -> None:
-    await asyncio.Event().wait()
 
 
 async def supervise(folder: Folder, launch: Launch, leash: int) -> int:
@@ -249,14 +148,7 @@ async def supervise(folder: Folder, launch: Launch, leash: int) -> int:
         loop.add_signal_handler(number, supervisor.ask_stop, f"{number.name} to the supervisor")
     # The command that started us holds the other end; it closes when that process ends, however it ends.
     loop.add_reader(leash, _leash_moved, loop, leash, supervisor)
-
-    def handle(verb: str) -> dict[str, object]:
-        if verb != "stop":
-            return {"ok": False, "why": f"no verb {verb!r}; known: stop"}
-        supervisor.ask_stop("asked to stop")
-        return {"ok": True}
-
-    async with control.listening(folder, handle):
+    async with control.listening(folder, supervisor.handle):
         return await supervisor.run()
 
 

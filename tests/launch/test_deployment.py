@@ -14,7 +14,7 @@ import pytest
 from spec_toolkit.errors import ActError, FactsError, RecipeError
 from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Status, existing, folder_of, known, write_private
-from spec_toolkit.launch.engine_process import RotatingLog
+from spec_toolkit.launch.rotating_log import RotatingLog
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.launch.logs import last_lines
 
@@ -102,8 +102,8 @@ def test_an_unknown_deployment_names_the_known(tmp_path: Path, monkeypatch: pyte
 
 def test_a_socket_path_too_long_for_the_kernel_goes_elsewhere_and_is_cleaned_up(tmp_path: Path) -> None:
     async def listen(folder: Folder) -> Path:
-        async with control.listening(folder, lambda verb: {"heard": verb}):
-            assert await control.ask(folder, "hello") == {"heard": "hello"}
+        async with control.listening(folder, lambda verb, arguments: {"heard": verb, **arguments}):
+            assert await control.ask(folder, "hello", loud=True) == {"heard": "hello", "loud": True}
             return Path(folder.socket_note.read_text())
 
     near, far = Folder(tmp_path / "d"), Folder(tmp_path / ("x" * 100))
