@@ -45,7 +45,9 @@ class Caveat(Enum):
     """It goes on, but what comes need not be what the first engine would have said. Each holds without any resumption too."""
 
     SAMPLED = "sampled"  # temperature above 0: the engine's coins are not kept; the distribution is
-    PENALTIES = "penalties"  # a speculating engine counts one token a round, an autoregressive one each: the texts part
+    # A tool parser may lose what comes in one piece of several tokens, so where the steps of the engines differ its answers may.
+    CHUNKS = "chunks"
+    PENALTIES = "penalties"  # minimum lengths too: a speculating engine counts one token a round, an autoregressive one each: the texts part
     ENGINE_COUNTS = "engine_counts"  # cached tokens and acceptance are those of the last engine
 
 
@@ -83,7 +85,9 @@ _GENERATE_KEYS: Mapping[str, Unresumable] = {
     "multi_item_delimiter_indices": Unresumable.SCORING,
 }
 _WORDS_ONLY = frozenset({"text", "refusal", "thinking", "reasoning"})  # kinds of a message's parts
-_PENALTIES = (("frequency_penalty", 0), ("presence_penalty", 0), ("repetition_penalty", 1))
+_PENALTIES = (
+    ("frequency_penalty", 0), ("presence_penalty", 0), ("repetition_penalty", 1), ("min_tokens", 0), ("min_new_tokens", 0)
+)  # fmt: skip
 
 
 def why_not_resumable(endpoint: Endpoint, body: Mapping[str, Any]) -> Refusal | None:
@@ -139,6 +143,8 @@ def caveats(endpoint: Endpoint, body: Mapping[str, Any]) -> frozenset[Caveat]:
         found.add(Caveat.SAMPLED)
     if any(sampling.get(key) not in (None, neutral) for key, neutral in _PENALTIES):
         found.add(Caveat.PENALTIES)
+    if endpoint is Endpoint.CHAT and body.get("tools"):
+        found.add(Caveat.CHUNKS)
     if (
         endpoint is Endpoint.GENERATE
         or body.get("return_cached_tokens_details")
@@ -169,10 +175,11 @@ def _request(
     if not isinstance(holder, Mapping):  # several prompts, which are not resumed
         return {**body, "rid": rid}
     given = holder.get("custom_params") or {}
-    params = {**(given if keep or not isinstance(given, Mapping) else without_keys(given)), **ours}
-    mended = {**holder, "custom_params": params} if params or "custom_params" in holder else dict(holder)
-    if not params and "custom_params" in mended:
-        mended["custom_params"] = None
+    mended = dict(holder)
+    if isinstance(given, Mapping):  # anything else is the engine's to refuse
+        params = {**(given if keep else without_keys(given)), **ours}
+        if params or "custom_params" in holder:
+            mended["custom_params"] = params or None
     if endpoint is Endpoint.CHAT:
         return {**mended, "rid": rid}
     return {**body, "rid": rid, "sampling_params": mended}
