@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from spec_toolkit.engine.resume import (
     Endpoint,
     committed_ids,
-    first_request,
     resumed_request,
     says_less,
     with_earlier_logprobs,
@@ -89,7 +88,7 @@ def chat_part(address: str, body: Body, commits: int | None = None) -> Part:
 
 def chat_through(engines: Sequence[str], body: Body, cuts: Sequence[int]) -> tuple[list[dict[str, Any]], list[int]]:
     """Events of one stream over `engines`, cut after `cuts[n]` commits on the n-th; and the tokens committed at each cut."""
-    rid = f"chat-{uuid.uuid4().hex}"
+    rid = f"{uuid.uuid4().hex}-0"
     events: list[dict[str, Any]] = []
     steps: list[Step] = []
     at = []
@@ -104,15 +103,31 @@ def chat_through(engines: Sequence[str], body: Body, cuts: Sequence[int]) -> tup
     return events, at
 
 
+def whole_chat(engine: str, body: Body) -> list[dict[str, Any]]:
+    return chat_through([engine], body, [])[0]
+
+
+def whole_generate(engine: str, body: Body) -> list[dict[str, Any]]:
+    return generate_through([engine], body, [])[0]
+
+
 def rid_on(engine: str, before: Sequence[str], rid: str) -> str:
     """An engine that had the stream before and still runs ends whatever has its id, some time after the cut: there it needs another."""
     again = before.count(engine)
-    return f"{rid}-{again}" if again else rid
+    return f"{rid.partition('-')[0]}-{again}"
 
 
 def folded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a client of a chat stream holds at its end."""
-    held: dict[str, Any] = {"content": "", "reasoning": "", "roles": 0, "tools": {}, "finish": [], "logprobs": []}
+    held: dict[str, Any] = {
+        "content": "",
+        "reasoning": "",
+        "roles": 0,
+        "tools": {},
+        "finish": [],
+        "logprobs": [],
+        "nats": [],
+    }
     for choice in (choice for event in events for choice in event["choices"]):
         delta = choice["delta"]
         held["roles"] += delta.get("role") is not None
@@ -124,12 +139,12 @@ def folded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             named = name + (function.get("name") or "")
             held["tools"][call["index"]] = (named, said + (function.get("arguments") or ""), ids + bool(call.get("id")))
         for token in (choice.get("logprobs") or {}).get("content") or ():
-            top = [other["token"] for other in token["top_logprobs"]]
-            held["logprobs"].append((token["token"], token["bytes"], round(token["logprob"], 3), top))
+            held["logprobs"].append((token["token"], token["bytes"], len(token["top_logprobs"])))
+            held["nats"].append(token["logprob"])
         if choice.get("finish_reason"):
             held["finish"].append((choice["finish_reason"], choice.get("matched_stop")))
     held["usage"] = [event["usage"] for event in events if event.get("usage")]
-    held["ids of the stream"] = len({event["id"] for event in events})
+    held["streams"] = len({event["id"].partition("-")[0] for event in events})
     return held
 
 
@@ -155,7 +170,7 @@ def generate_part(address: str, body: Body, tokens: int | None = None, *, sent: 
 
 def generate_through(engines: Sequence[str], body: Body, cuts: Sequence[int]) -> tuple[list[dict[str, Any]], list[int]]:
     """As `chat_through`, cut at the first event of the n-th engine that has `cuts[n]` tokens."""
-    rid = f"generate-{uuid.uuid4().hex}"
+    rid = f"{uuid.uuid4().hex}-0"
     events: list[dict[str, Any]] = []
     at = []
     for number, engine in enumerate(engines):
@@ -180,20 +195,11 @@ def last_word(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         assert event["text"].startswith(text) or event["meta_info"]["finish_reason"], (text, event["text"])
         text = event["text"]
     meta = events[-1]["meta_info"]
-    kept = ("id", "finish_reason", "prompt_tokens", "completion_tokens", "reasoning_tokens")
+    kept = ("finish_reason", "prompt_tokens", "completion_tokens", "reasoning_tokens")
     said = {"text": text, "output_ids": events[-1]["output_ids"], **{key: meta.get(key) for key in kept}}
-    said["id"] = said["id"].partition("-")[0]
-    for key in ("output_token_logprobs", "output_top_logprobs"):
-        if key in meta:
-            said[key] = rounded(meta[key])
+    said["streams"] = len({event["meta_info"]["id"].partition("-")[0] for event in events})
+    rows = meta.get("output_token_logprobs") or ()
+    said["logprobs"] = [row[1:] for row in rows]
+    said["top"] = [len(row) for row in meta.get("output_top_logprobs") or ()]
+    said["nats"] = [row[0] for row in rows]
     return said
-
-
-def rounded(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [rounded(each) for each in value]
-    return round(value, 3) if isinstance(value, float) else value
-
-
-def first(endpoint: Endpoint, body: Body) -> dict[str, Any]:
-    return first_request(endpoint, body, f"whole-{uuid.uuid4().hex}")
