@@ -20,6 +20,7 @@ DELAY = (
 UNLIKE = "unlike_drafts"  # rounds in which ranks that share a batch held different drafts, and no rank had said "fault"
 
 _PARTS = tuple(DraftPart)
+_BASE = 0x5851F42D4C957F2D  # odd and without pattern: a multiplier of Knuth's
 _LARGEST = 2**62  # above every mark of a draft, and so is its negation below
 
 
@@ -123,6 +124,6 @@ def _told(epoch: int) -> int:
 
 def mark(drafts: Any) -> Any:
     """A number for the drafts, as a scalar on the device: below 2**61, equal for equal drafts, and hardly ever for others."""
-    flat = drafts.reshape(-1)
-    weights = torch.arange(1, flat.numel() + 1, device=flat.device) * 0x9E3779B97F4A7C1  # overflows on purpose: wraps
-    return ((flat + 1) * weights).sum() & (2**61 - 1)
+    flat = drafts.reshape(-1).to(torch.int64)
+    powers = torch.cumprod(torch.full_like(flat, _BASE), 0)  # wraps, on purpose
+    return ((flat + 1) * powers).sum() & (2**61 - 1)

@@ -19,6 +19,8 @@ def test_the_installed_engine_has_patches():
         "cpu-attention-backend",
         "cpu-draft-head",
         "cpu-overlap-schedule",
+        "inject-draft-faults",
+        "isolate-draft-faults",
         "redact-keys",
         "resume-streams",
         "runtime-knob",
