@@ -148,8 +148,7 @@ class Succession:
 
     async def _lose(self, old: Engine, gone: EngineGone) -> Failure:
         """It ended unasked. Raises _GivenUp where another could only end the same way."""
-        self._count_lost(old.spec)
-        self._route_away(f"engine {old.number} ended")
+        self._route_away(f"engine {old.number} ended", lost=int(old.spec.speculates))
         failed = await self._fleet.fail(old, gone, ready=True)
         if failed.final:
             raise _GivenUp(failed)
@@ -165,6 +164,7 @@ class Succession:
     async def _replace(self, failed: Failure, *, same_kind: bool) -> Engine:
         """Start the stand-in until it serves; `same_kind`: what ended was one already, and counts."""
         spec, steps = self._stand_in, self._launch.return_steps
+        # A stand-in's own end is not why there is one.
         reason = self._record.status.reason if same_kind and not spec.speculates else failed.text
         self._record.note(mode=self._mode(speculates=spec.speculates, steps=steps), reason=reason)
         wait_seconds = self._back_off.wait_after_end() if same_kind else 0.0
@@ -257,11 +257,12 @@ class Succession:
             why=why,
         )
 
-    def _route_away(self, why: str) -> None:
+    def _route_away(self, why: str, *, lost: int = 0) -> None:
         if self.step is not Step.RETURNING:
             self.step = Step.REPLACING
         self.serving = None
-        self._routes.change(address="", engine=0, speculates=False, steps=0, returning=True, why=why)
+        lost += self._routes.now.lost
+        self._routes.change(address="", engine=0, speculates=False, steps=0, returning=True, lost=lost, why=why)
         self._record.note(phase="restarting", engine_address="")
 
     def _show_serving(self, engine: Engine, seen: Smoke, steps: int, reason: str) -> None:

@@ -14,9 +14,9 @@ import pytest
 from spec_toolkit.errors import ActError, FactsError, RecipeError
 from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import Folder, Status, existing, folder_of, known, write_private
-from spec_toolkit.launch.rotating_log import RotatingLog
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.launch.logs import last_lines
+from spec_toolkit.launch.rotating_log import RotatingLog
 
 
 @pytest.fixture
