@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
@@ -30,6 +31,8 @@ _ASKED = {  # harmless, and alike at every engine
     "/detokenize": "POST",
     "/v1/detokenize": "POST",
 }
+# A name may have slashes, but no part that climbs: what is passed on must be what was looked at.
+_ONE_MODEL = re.compile(r"/v1/models(/(?!\.+(/|$))[A-Za-z0-9._:-]+)+")
 _HEALTH = frozenset(("/health", "/health_generate", "/ready", "/ping"))
 # Whoever reaches these changes or reads one engine, under the feet of its supervisor.
 _ADMIN = {
@@ -88,11 +91,11 @@ class Proxy:
         own = self._own.get(path)
         if own is not None:
             return own(http)
-        method = _ASKED.get(path) or ("GET" if path.startswith("/v1/models/") else None)
+        method = _ASKED.get(path) or ("GET" if _ONE_MODEL.fullmatch(path) else None)
         if method is not None:
             _check_method(http, method)
             body = await _read(http) if method == "POST" else b""
-            return await ask(self._exchange, method, http.raw_path, body, _headers(http))
+            return await ask(self._exchange, method, path, body, _headers(http))
         if path in _ADMIN:
             raise Refused(Reason.ADMIN_ONLY, f"{path} is not for clients: {_ADMIN[path]}.", "See runbooks/streams.md.")
         served = ", ".join((*_TOKENS, *_ASKED, "/health"))

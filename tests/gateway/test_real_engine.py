@@ -134,7 +134,7 @@ def test_the_wire_is_what_the_fake_engine_speaks(engines):
             assert b"\n\n: resume {" in said
             assert said.count(b'"id":"mine"') == said.count(b"data: {")
             assert said.endswith(b"data: [DONE]\n\n")
-            status, said, headers = await front.post("/v1/chat/completions", {**body, "n": 2})
+            status, said, _ = await front.post("/v1/chat/completions", {**body, "n": 2})
             assert status == 200
             assert b"resume" not in said
             status, said, _ = await front.post("/v1/chat/completions", {**body, "max_tokens": -3})
