@@ -16,6 +16,7 @@ from pathlib import Path
 
 from spec_toolkit.handover import LIST_VARIABLE, Report, Role, decode_list, list_sha256
 from spec_toolkit.plugin.report import write
+from spec_toolkit.terms import RANKS_KEY, KnobMode
 
 STATIONS = """\
 [2026-11-29 18:53:49] server_args={'model_path': 'x'}
@@ -41,6 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--break-off", action="store_true", help="end with code 9 in the middle of an answer")
     parser.add_argument("--no-meta", action="store_true", help="answer without the keys an answer has")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
+    parser.add_argument("--no-knob", action="store_true", help="take no command")
     return parser.parse_args()
 
 
@@ -53,13 +55,29 @@ def report(role: Role, ranks: dict[str, int], pid: int) -> None:
 
 class Engine(BaseHTTPRequestHandler):
     wanted: argparse.Namespace
+    epoch, steps = 0, 3  # of the command in force
 
     def do_GET(self) -> None:
-        body = {"admin_api_key": self.wanted.key} if self.wanted.tell_key and self.path == "/server_info" else {}
+        body: dict[str, object] = {}
+        if self.path == "/server_info":
+            body = {"admin_api_key": self.wanted.key} if self.wanted.tell_key else {}
+            if not self.wanted.no_speculation:
+                body["internal_states"] = [{RANKS_KEY: [self._row()]}]
         self._answer(json.dumps(body).encode())
 
+    def _row(self) -> dict[str, object]:
+        mode = KnobMode.FULL if self.steps == 3 else KnobMode.REDUCED if self.steps else KnobMode.ZERO_DRAFT
+        counts = {"dp": 0, "rank": 0, "taken": 0, "refused": 0, "last": 0, "rounds": 0}
+        return counts | {"epoch": self.epoch, "mode": int(mode), "steps": self.steps, "candidates": [0, 1, 3]}
+
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/set_internal_state":
+            if not self.wanted.no_knob:
+                command = json.loads(body)["server_args"]
+                Engine.epoch, Engine.steps = command["epoch"], command["steps"]
+            self._answer(json.dumps([not self.wanted.no_knob]).encode())
+            return
         if self.wanted.break_off:
             os._exit(9)
         if self.wanted.no_meta:

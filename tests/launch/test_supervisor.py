@@ -6,142 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from spec_toolkit.handover import LIST_VARIABLE, HandedHook, HookType, Role, encode_list
 from spec_toolkit.launch import control
-from spec_toolkit.launch.deployment import Folder, Keeper, Status, identify, write_json
+from spec_toolkit.launch.deployment import Keeper, Status, identify
 from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Event, Kind
-from spec_toolkit.launch.record import Front, Launch
-from spec_toolkit.launch.spec import LaunchSpec
-from spec_toolkit.launch.start import free_ports
-from spec_toolkit.terms import Comeback
-
-KEY = "k3y-that-nobody-may-see"
-DEADLINE_SECONDS = 30.0
-FAKE = Path(__file__).with_name("fake_engine.py")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    made = Folder(tmp_path / "d")
-    made.create()
-    made.admin_key.write_text(KEY)
-    hook = HandedHook(
-        patch="redact-keys",
-        target="sglang.x.y",
-        fingerprint="0" * 64,
-        file="/nowhere/hooks.py",
-        file_sha256="0" * 64,
-        function="f",
-        type=HookType.AROUND,
-        roles=(Role.LAUNCHER, Role.SCHEDULER),
-    )
-    made.patch_list.write_bytes(encode_list((hook,)))
-    return made
-
-
-def attempt(folder: Folder, *behaviour: str, speculates: bool = True) -> LaunchSpec:
-    [port] = free_ports(1)
-    extra = () if speculates else ("--no-speculation",)
-    return LaunchSpec(
-        command=(sys.executable, str(FAKE), "--port", str(port), "--key", KEY, *behaviour, *extra),
-        set_environment={LIST_VARIABLE: str(folder.patch_list)},
-        unset_environment=(),
-        address=f"http://127.0.0.1:{port}",
-        speculates=speculates,
-        processes=("launcher", "detokenizer", "scheduler-pp0-tp0"),
-    )
-
-
-class Running:
-    """A supervisor as `deploy` starts one, with a leash in our hand."""
-
-    def __init__(
-        self, folder: Folder, attempts: tuple[LaunchSpec, ...], *, ready_seconds: float, drain_seconds: float
-    ) -> None:
-        self.folder = folder
-        status = Status(name=folder.name, recipe="r.yaml", recipe_sha256="sha256:0")
-        launch = Launch(
-            status=status,
-            attempts=attempts,
-            tokenizer=None,
-            ready_seconds=ready_seconds,
-            drain_seconds=drain_seconds,
-            front=Front(port=1, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=60.0),
-            comeback=Comeback.BESIDE,
-            hang_seconds=10.0,
-        )
-        folder.write_status(status)
-        write_json(folder.launch, launch)
-        theirs, self.leash = os.pipe()
-        command = [sys.executable, "-P", "-m", "spec_toolkit.launch.supervisor", str(folder.path), str(theirs)]
-        self.process = subprocess.Popen(command, pass_fds=(theirs,), start_new_session=True)
-        os.close(theirs)
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not folder.has_owner() and not folder.events():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    def until(self, *kinds: Kind, times: int = 1) -> list[Event]:
-        """Every event up to the last of a kind, or up to the end."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while True:
-            seen = self.folder.events()
-            at = [number for number, event in enumerate(seen) if event.kind in kinds]
-            if len(at) >= times:
-                return seen[: at[times - 1] + 1]
-            if seen and seen[-1].kind in ENDS:
-                return seen
-            if not self.folder.has_owner():
-                list(follow(self.folder))  # finds that it ended without a word, and writes that down
-            assert time.monotonic() < deadline, [event.text for event in seen]
-            time.sleep(0.02)
-
-    def close(self) -> None:
-        if self.leash >= 0:
-            os.close(self.leash)
-            self.leash = -1
-        try:
-            self.process.wait(DEADLINE_SECONDS)
-        finally:
-            self.process.kill()
-            self.process.wait()
-
-
-@pytest.fixture
-def run(folder: Folder) -> Iterator[object]:
-    started: list[Running] = []
-
-    def start(*attempts: LaunchSpec, ready_seconds: float = 20.0, drain_seconds: float = 2.0) -> Running:
-        started.append(Running(folder, attempts, ready_seconds=ready_seconds, drain_seconds=drain_seconds))
-        return started[-1]
-
-    yield start
-    for running in started:
-        running.close()
-    assert not engine_processes(folder), "an engine process was left"
-
-
-def engine_processes(folder: Folder) -> list[int]:
-    """Every process that was started with a patch list of this folder."""
-    wanted = f"{LIST_VARIABLE}={folder.path}/".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def texts(events: list[Event], kind: Kind) -> list[str]:
-    return [event.text for event in events if event.kind is kind]
+from tests.launch.supervised import DEADLINE_SECONDS, KEY, attempt, processes, texts
 
 
 def test_a_good_start_is_checked_before_it_is_called_ready(folder, run) -> None:
@@ -228,14 +100,14 @@ def test_a_key_in_the_log_is_struck_and_ends_the_engine(folder, run) -> None:
 def test_a_killed_supervisor_takes_the_engine_with_it_and_the_next_look_says_so(folder, run) -> None:
     running = run(attempt(folder))
     running.until(Kind.READY)
-    assert engine_processes(folder)
+    assert processes(folder)
     running.process.kill()
     running.process.wait()
     last = running.until(*ENDS)[-1]
     assert "supervisor: ended without a word (killed?)" in last.text
     assert look(folder).phase == "failed"
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while engine_processes(folder):
+    while processes(folder):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -289,10 +161,10 @@ def test_a_keeper_that_is_killed_takes_nothing_with_it_into_hiding(folder, run) 
     running = run(attempt(folder))
     running.until(Kind.READY)
     [keeper] = look(folder).keepers
-    first = engine_processes(folder)
+    first = processes(folder)
     os.kill(keeper.pid, signal.SIGKILL)
     running.until(Kind.LOST)
-    assert not {*first} & {*engine_processes(folder)}
+    assert not {*first} & {*processes(folder)}
 
 
 def test_a_number_that_belongs_to_somebody_else_by_now_is_left_alone(folder) -> None:
