@@ -61,14 +61,14 @@ class Process:
 
 
 @asynccontextmanager
-async def process(path: Path, *, drain: float = 5.0) -> AsyncIterator[Process]:
+async def process(path: Path, *, drain: float = 5.0, cap: int = 8) -> AsyncIterator[Process]:
     folder = Folder(path / "one")
     folder.create()
     [port] = free_ports(1)
     launch = Launch(
         status=Status(name="one", recipe="x", recipe_sha256="x"), attempts=(), tokenizer=None, ready_seconds=1,
         drain_seconds=drain, comeback=Comeback.BY_HAND, hang_seconds=60.0,
-        front=Front(port=port, max_running_requests=8, max_waiting_requests=8, resume_deadline_seconds=20),
+        front=Front(port=port, max_running_requests=cap, max_waiting_requests=cap, resume_deadline_seconds=20),
     )  # fmt: skip
     write_json(folder.launch, launch)
     log = path / "log"
