@@ -55,6 +55,20 @@ def test_one_rank_that_does_not_follow_is_not_taken():
         asyncio.run(_set(engine))
 
 
+class OneRankFalls(FakeEngine):
+    async def command(self, *, epoch, mode, steps, seconds):
+        taken = await super().command(epoch=epoch, mode=mode, steps=steps, seconds=seconds)
+        self.knobs[0, 1].fall("draft_fault")
+        return taken
+
+
+def test_one_rank_that_falls_after_it_took_the_command_is_not_taken():
+    engine = OneRankFalls(steps=3, ranks=((0, 0), (0, 1)))
+    with pytest.raises(ActError, match="the engine reports no one mode"):
+        asyncio.run(_set(engine))
+    assert {knob.setting.epoch for knob in engine.knobs.values()} == {1}
+
+
 def test_a_refusal_is_told_as_the_engine_gave_it():
     engine = FakeEngine(steps=3)
     with pytest.raises(ActError) as refused:

@@ -96,6 +96,18 @@ def test_a_fall_that_nothing_counts_is_followed_too(world):
     assert not world.engine.commands
 
 
+def test_faults_of_an_engine_that_took_anothers_place_are_all_new(world):
+    world.seconds(3)
+    world.engine.fault()
+    world.seconds(1)
+    assert world.controller.state.faults_seen == 1
+    other = FakeEngine(steps=0)
+    other.faults = 1
+    world.route(other, number=2)
+    world.seconds(1)
+    assert "draft faults 1, of them new 1" in world.why
+
+
 def test_a_fall_below_a_hold_is_followed(world):
     world.controller.hold = held(Mode.FULL, 3)
     world.seconds(3)
@@ -241,7 +253,7 @@ def test_a_return_that_fails_is_a_crash_and_the_next_waits_longer(world, how):
     world.route(stand_in, number=2, lost=1, returning=True)
     world.seconds(3)
     if how == "it is lost":
-        world.route(stand_in, number=2, lost=2)
+        world.route(stand_in, number=2, lost=2, returning=True)
     elif how == "it is given up":
         world.route(stand_in, number=2, lost=1)
     else:
@@ -253,6 +265,16 @@ def test_a_return_that_fails_is_a_crash_and_the_next_waits_longer(world, how):
     while len(world.asked) == 1 and world.now_s < failed_s + 100:
         world.seconds(1)
     assert 60 <= world.now_s - failed_s <= 65
+
+
+def test_of_an_engine_that_took_anothers_place_nothing_older_is_believed(world):
+    world.seconds(3)
+    lose(world)
+    world.seconds(20)
+    other = FakeEngine(steps=None)
+    world.route(other, number=3, lost=1)
+    world.seconds(2)
+    assert world.controller.seen.seconds == 1
 
 
 def test_in_place_waits_until_nothing_runs_or_waits():
