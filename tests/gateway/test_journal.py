@@ -169,7 +169,8 @@ def test_the_word_abort_in_an_answer_is_only_a_word():
     "record",
     [
         pytest.param(b': resume {"ids":[1,2],"chars":-1}', id="negative"),
-        pytest.param(b': resume {"ids":[true],"chars":1}', id="a-boolean"),
+        pytest.param(b': resume {"ids":[1.5],"chars":1}', id="a-fraction"),
+        pytest.param(b': resume {"ids":[4294967296],"chars":1}', id="too-large"),
         pytest.param(b": resume nonsense", id="no-json"),
         pytest.param(b': resume {"chars":1}', id="no-ids"),
     ],
