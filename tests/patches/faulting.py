@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-from psutil import Process
+from psutil import STATUS_ZOMBIE, NoSuchProcess, Process
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.flags import Flag
 from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.engine.ranks import RankState
+from spec_toolkit.errors import EngineError
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Report, collect, compare_all
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import shipped
 from spec_toolkit.terms import FaultPoint, KnobMode, RanksAfterFault
 from tests.engine.serving import Serving, launch_spec, rehearsal_recipe, wait_until_ready
-from tests.patches.switching import ANSWER_SECONDS, CANDIDATES, TOKENS, Layout, client
+from tests.patches.switching import ANSWER_SECONDS, CANDIDATES, TOKENS, Layout, client, held_out
 from tests.rehearsal.nursery_client import Nursery
 
 FULL = max(CANDIDATES)
@@ -66,8 +67,12 @@ class Plant:
 
     point: FaultPoint
     rank: int = -1  # of the tensor-parallel group; -1: all
-    after: int = 2  # calls of the point that pass first
     times: int = 1
+
+    @property
+    def after(self) -> int:
+        """Calls of the point that pass first; prompts may be prefilled together, in one."""
+        return 0 if self.point.name.startswith("PREFILL") else 2
 
     def __str__(self) -> str:
         return f"{self.point.name.lower()} on {'all ranks' if self.rank < 0 else f'rank {self.rank}'}"
@@ -141,3 +146,33 @@ def family_of(pid: int) -> list[Process]:
     """The engine's first process and all below it."""
     first = Process(pid)
     return [first, *first.children(recursive=True)]
+
+
+async def ask_until_lost(engine: Serving, plant: Plant) -> None:
+    """Plant a fault that ends the engine, and ask until it has."""
+    async with client(engine) as asked:
+        assert await asked.inject(plant.point, rank=plant.rank, after=plant.after)
+        request = {"input_ids": held_out(1)[0], "sampling_params": {"temperature": 0, "max_new_tokens": TOKENS}}
+        try:
+            await asked.generate(request)
+        except EngineError:
+            return
+    raise AssertionError(f"{plant}: answered")
+
+
+def wait_until_gone(processes: Sequence[Process], nursery: Nursery, pid: int, seconds: float) -> None:
+    """Until none of them runs; AssertionError if that takes longer."""
+    deadline = time.monotonic() + seconds
+    while any(_runs(process) for process in processes):
+        nursery.exit_code(pid)  # reaps
+        assert time.monotonic() < deadline, (
+            f"after {seconds} s there is still {[each for each in processes if _runs(each)]}"
+        )
+        time.sleep(0.05)
+
+
+def _runs(process: Process) -> bool:
+    try:
+        return process.is_running() and process.status() != STATUS_ZOMBIE
+    except NoSuchProcess:
+        return False
