@@ -6,6 +6,8 @@ What a request does with an engine's answer is for `stream` and `whole`.
 import asyncio
 import logging
 import random
+import re
+import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ CONNECT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _RETRY_SECONDS = 10  # for a client that met no engine
 
+_PLAIN = re.compile(r"[!-~]{1,200}")  # what may stand in a header, whoever wrote it
 LOSSES = (aiohttp.ClientError, TimeoutError, OSError, AbortedError)  # whatever shows that an engine will not answer
 
 
@@ -158,6 +161,11 @@ class Attempts:
         self.lost_at = None
         return seconds
 
+    def request_id(self, rid: str) -> dict[str, str]:
+        """What a client finds the request again by: its own name for it, else the engine's."""
+        name = self.headers.get("x-request-id") or rid
+        return {"X-Request-Id": name} if _PLAIN.fullmatch(name) else {}
+
     def close(self) -> None:
         self.exchange.engines.runs_again(self)
 
@@ -179,6 +187,12 @@ async def read_whole(upstream: aiohttp.ClientResponse, most_bytes: int) -> bytes
         if size > most_bytes:
             raise MalformedError(f"an answer of more than {most_bytes >> 20} MiB")
     return b"".join(pieces)
+
+
+def log_defect(error: Exception) -> None:
+    """Where, and not what: a message may hold a prompt."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    LOG.error("a defect: %s at %s:%s in %s", type(error).__name__, where.filename, where.lineno, where.name)
 
 
 def kind_of(error: BaseException) -> str:

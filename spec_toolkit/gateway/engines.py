@@ -76,17 +76,26 @@ class Engines:
         self.route = route
         if named is not None and (route.engine, route.address) == (named.number, named.address):
             return
-        now = self._loop.time()
-        self._named = None
-        if route.address:
-            self._named = Engine(route.engine, route.address, speculates=route.speculates, now=now)
-            self._resumed_first_until = now + RESUMED_FIRST_SECONDS
-            self._loop.call_later(RESUMED_FIRST_SECONDS, self.wake)
         if named is not None:
             self._earlier.append(named)
-            if named.speculates and route.lost > (before.lost if before else 0):
-                named.cut_all()
+        self._named = self._find(route) if route.address else None
+        if self._named is not None:
+            self._resumed_first_until = self._loop.time() + RESUMED_FIRST_SECONDS
+            self._loop.call_later(RESUMED_FIRST_SECONDS, self.wake)
+        if route.lost > (before.lost if before else 0):
+            # Which one it was is not said. A stream that is cut at an engine that lives goes on elsewhere as well.
+            for engine in self._earlier:
+                if engine.speculates:
+                    engine.cut_all()
         self.wake()
+
+    def _find(self, route: Route) -> Engine:
+        """The engine it names; one that was named before is the same one still."""
+        for engine in self._earlier:
+            if (engine.number, engine.address) == (route.engine, route.address):
+                self._earlier.remove(engine)
+                return engine
+        return Engine(route.engine, route.address, speculates=route.speculates, now=self._loop.time())
 
     def close(self) -> None:
         """Whoever waits, and whoever runs, is told that the gateway ends."""

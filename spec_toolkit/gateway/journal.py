@@ -46,7 +46,7 @@ class Journal(Protocol):
 
     def take(self, piece: bytes) -> bytes: ...
     def cut(self) -> None: ...
-    def rename(self, at_engine: bytes, for_client: bytes) -> None: ...
+    def rename(self, at_engine: str, for_client: str) -> None: ...
     def resumption(self) -> Resumption | None: ...
 
 
@@ -105,9 +105,9 @@ class PassingJournal:
         self._events.clear()
         self.trouble = None
 
-    def rename(self, at_engine: bytes, for_client: bytes) -> None:
+    def rename(self, at_engine: str, for_client: str) -> None:
         """The next engine knows the request by another name."""
-        self._names = (b'"id":"%b"' % at_engine, b'"id":"%b"' % for_client)
+        self._names = (b'"id":' + orjson.dumps(at_engine), b'"id":' + orjson.dumps(for_client))
 
     def resumption(self) -> Resumption | None:
         return None

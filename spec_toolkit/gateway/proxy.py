@@ -2,7 +2,6 @@
 
 import asyncio
 import ipaddress
-import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -11,7 +10,7 @@ from aiohttp import web
 
 from spec_toolkit.gateway import wire
 from spec_toolkit.gateway.admission import Admission
-from spec_toolkit.gateway.attempts import Exchange
+from spec_toolkit.gateway.attempts import Exchange, log_defect
 from spec_toolkit.gateway.counters import Snapshot, prometheus
 from spec_toolkit.gateway.refusal import Reason, Refused
 from spec_toolkit.gateway.stream import ClientGoneError, Stream
@@ -19,8 +18,6 @@ from spec_toolkit.gateway.whole import Whole, ask
 
 MOST_BODY_BYTES = 32 << 20
 BODY_SECONDS = 60.0  # for a request to arrive
-_LOG = logging.getLogger("spec_toolkit.gateway")
-
 _TOKENS = {kind.value: kind for kind in wire.Kind}
 _ASKED = {  # harmless, and alike at every engine
     "/v1/models": "GET",
@@ -78,6 +75,9 @@ class Proxy:
         except ClientGoneError:
             self._exchange.counters.client_gone += 1
             raise asyncio.CancelledError from None
+        except Exception as error:  # noqa: BLE001 - aiohttp would log its message, which may hold a prompt
+            log_defect(error)
+            return _refusal(Refused.by_defect())
         except asyncio.CancelledError:
             self._exchange.counters.client_gone += 1
             raise
@@ -170,7 +170,7 @@ async def _read(http: web.BaseRequest) -> bytes:
 
 def _headers(http: web.BaseRequest) -> dict[str, str]:
     given = http.headers
-    return {name: given[name] for name in _PASSED_ON if name in given}
+    return {name: given[name] for name in _PASSED_ON if name in given and given[name].isascii()}
 
 
 def _check_method(http: web.BaseRequest, method: str) -> None:

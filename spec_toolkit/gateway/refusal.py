@@ -20,6 +20,7 @@ class Reason(Enum):
     TOO_SLOW = "gateway.too-slow"  # a request that did not arrive, or a stream that was not read
     NOT_SERVED = "gateway.not-served"  # no such path here
     ADMIN_ONLY = "gateway.admin-only"  # a path by which an engine is changed or looked into
+    DEFECT = "gateway.defect"  # of ours
 
 
 STATUS = {
@@ -35,6 +36,7 @@ STATUS = {
     Reason.TOO_SLOW: 408,
     Reason.NOT_SERVED: 404,
     Reason.ADMIN_ONLY: 403,
+    Reason.DEFECT: 500,
 }
 
 
@@ -46,6 +48,10 @@ class Refused(Exception):  # noqa: N818 - an answer, not a defect
         self.reason = reason
         self.status = STATUS[reason]
         self.retry_after = retry_after  # seconds
+
+    @classmethod
+    def by_defect(cls) -> "Refused":
+        return cls(Reason.DEFECT, "The gateway has a defect.", "Tell whoever runs it; its log says where.")
 
     def body(self) -> bytes:
         said = {"message": str(self), "type": self.reason.value, "param": None, "code": self.status}

@@ -10,7 +10,16 @@ import orjson
 from aiohttp import ClientResponse, web
 
 from spec_toolkit.gateway import wire
-from spec_toolkit.gateway.attempts import LOG, LOSSES, Attempts, EndedEarlyError, Exchange, NotTakingError, read_whole
+from spec_toolkit.gateway.attempts import (
+    LOG,
+    LOSSES,
+    Attempts,
+    EndedEarlyError,
+    Exchange,
+    NotTakingError,
+    log_defect,
+    read_whole,
+)
 from spec_toolkit.gateway.engines import Engine
 from spec_toolkit.gateway.journal import (
     ChatJournal,
@@ -23,7 +32,7 @@ from spec_toolkit.gateway.journal import (
 from spec_toolkit.gateway.refusal import Reason, Refused
 
 PATIENCE_SECONDS = 30.0
-SILENT_SECONDS = 600.0  # of one stream whose engine answers others
+SILENT_SECONDS = 1800.0  # of one stream whose engine answers others: it may wait long in that engine's queue
 _LAST_SECONDS = 1.0  # for the end of an answer that is whole
 _REFUSAL_BYTES = 1 << 20
 KEEP_ALIVE = b": waiting\n\n"
@@ -49,6 +58,7 @@ class Stream(Attempts):
         self.journal = journal_for(request)
         self.response: web.StreamResponse = web.StreamResponse(headers={"Cache-Control": "no-cache"})
         self.begun = False
+        self.ended = False
         self.last_sent = self.loop.time()
         self.writing_since: float | None = None  # a write that the client does not read
         self._patient_until = self.last_sent + PATIENCE_SECONDS
@@ -57,7 +67,7 @@ class Stream(Attempts):
     async def run(self) -> web.StreamResponse:
         """The response, sent; Refused where nothing was sent, and the answer is an error of ours."""
         try:
-            await self._until_whole()
+            await self._safely()
         except Refused as refused:
             if self.lost_at is not None:
                 self.exchange.counters.resume_failed += 1
@@ -71,8 +81,17 @@ class Stream(Attempts):
         return self.response
 
     async def keep_alive(self) -> None:
-        if self.begun and self.writing_since is None:
+        if self.begun and not self.ended and self.writing_since is None:
             await self._send(KEEP_ALIVE)
+
+    async def _safely(self) -> None:
+        try:
+            await self._until_whole()
+        except (Refused, ClientGoneError):
+            raise
+        except Exception as error:
+            log_defect(error)
+            raise Refused.by_defect() from error
 
     async def _until_whole(self) -> None:
         while not self.journal.finished:
@@ -99,7 +118,7 @@ class Stream(Attempts):
                 return await self._answered_no(upstream)
             self.taken()
             await self._forward(engine, upstream)
-            await self.response.write_eof()
+            await self._end()
             async with asyncio.timeout(_LAST_SECONDS):  # so that the connection can be used again
                 await upstream.content.readany()
         return True
@@ -147,7 +166,7 @@ class Stream(Attempts):
             await self._send(wire.DONE + b"\n\n")
             return
         self.lost(engine, error)
-        self.journal.rename(self._name().encode(), self.request.rid.encode())
+        self.journal.rename(self._name(), self.request.rid)
         if self.journal.why_not and self.journal.forwarded:
             raise Refused(
                 Reason.NOT_RESUMABLE,
@@ -171,7 +190,7 @@ class Stream(Attempts):
             return False
         if self.begun:
             await self._send(_as_event(body) + wire.DONE + b"\n\n")
-            await self.response.write_eof()
+            await self._end()
         else:
             self.response = web.Response(status=status, body=body, content_type=upstream.content_type)
         return True
@@ -179,10 +198,19 @@ class Stream(Attempts):
     async def _begin(self) -> None:
         headers = self.response.headers
         headers["Content-Type"] = "text/event-stream; charset=utf-8"
-        headers["X-Request-Id"] = self.headers.get("x-request-id") or self.request.rid
+        headers.update(self.request_id(self.request.rid))
         await self.response.prepare(self.http)
         self.begun = True
         self.last_sent = self.loop.time()
+
+    async def _end(self) -> None:
+        self.ended = True
+        self.writing_since = self.loop.time()
+        try:
+            await self.response.write_eof()
+        except OSError as error:
+            raise ClientGoneError from error
+        self.writing_since = None
 
     async def _send(self, said: bytes) -> None:
         self.writing_since = self.loop.time()

@@ -50,7 +50,7 @@ class Whole(Attempts):
             if self.goes_on() is not None:
                 self.exchange.counters.remade += 1
             answer = _answer(upstream, body)
-            answer.headers["X-Request-Id"] = self.headers.get("x-request-id") or self.request.rid
+            answer.headers.update(self.request_id(self.request.rid))
             return answer
 
 

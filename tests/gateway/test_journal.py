@@ -55,7 +55,7 @@ def through(asked: wire.Request, cuts: list[float], shuffle: int, seeds: list[in
         assert attempt < len(cuts)
         name = f"{asked.rid}.{attempt + 1}"
         body = wire.continuation(asked, journal.resumption(), name)
-        journal.rename(name.encode(), asked.rid.encode())
+        journal.rename(name, asked.rid)
     raise AssertionError
 
 
@@ -240,6 +240,6 @@ def test_a_stream_made_anew_after_the_role_was_told_tells_it_once():
     assert fold(sent).roles == 1
     journal.cut()
     assert journal.resumption() is None
-    journal.rename(b"x", asked.rid.encode())
+    journal.rename("x", asked.rid)
     sent += journal.take(whole)
     assert held_of(sent) == expected(asked)

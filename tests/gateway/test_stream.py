@@ -6,6 +6,7 @@ import pytest
 
 from spec_toolkit.gateway import stream as streams
 from spec_toolkit.gateway.attempts import MOST_LOSSES
+from spec_toolkit.gateway.journal import ChatJournal
 from tests.gateway.client_side import fold
 from tests.gateway.fake_engine import FakeEngine, chat_pieces, sse
 from tests.gateway.front import TOKENS, chat, check_whole, error_of, fronting, generate, run, until
@@ -330,6 +331,56 @@ def test_a_resumption_that_the_next_engine_refuses_ends_in_a_typed_error(ask):
             held = await asked
             assert [error["type"] for error in held.errors] == ["gateway.resume-refused"]
             assert held.done == 0
+
+    run(test())
+
+
+@KINDS
+def test_a_name_that_a_client_chose_badly_stays_its_streams_name(ask):
+    async def test() -> None:
+        name = 'a "name"\\with\r\nX-Evil: 1'
+        async with (
+            FakeEngine(1, die_after=lambda number: 900).serving() as a,
+            FakeEngine(2).serving() as b,
+            fronting() as front,
+        ):
+            front.route(a)
+            path = "/v1/chat/completions" if ask is chat else "/generate"
+            asked = asyncio.create_task(front.post(path, ask(rid=name)))
+            await until(lambda: bool(front.counters.losses))
+            front.route(b)
+            status, said, headers = await asked
+            check_whole(fold(said))
+            assert fold(said).names == {name}
+            assert status == 200
+            assert "X-Evil" not in headers
+            assert "X-Request-Id" not in headers
+
+    run(test())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_defect_of_ours_is_a_typed_error_and_its_log_holds_nothing_of_the_request(monkeypatch, caplog, begun):
+    async def test() -> None:
+        def defective(self: object, piece: bytes) -> bytes:
+            if not begun or b"resume" not in piece or piece.startswith(b"data: [DONE]"):
+                raise ValueError(piece)
+            monkeypatch.undo()
+            monkeypatch.setattr(ChatJournal, "take", broken)
+            return piece
+
+        def broken(self: object, piece: bytes) -> bytes:
+            raise ValueError(piece)
+
+        monkeypatch.setattr(ChatJournal, "take", defective)
+        async with FakeEngine(1, pace_seconds=0.01).serving() as engine, fronting() as front:
+            front.route(engine)
+            status, said, _ = await front.post("/v1/chat/completions", chat())
+            error = fold(said).errors[0] if begun else error_of(said)
+            assert (status, error["type"]) == (200 if begun else 500, "gateway.defect")
+            assert "ValueError" in caplog.text
+            assert "resume" not in caplog.text
+            assert front.admission.in_flight == 0
 
     run(test())
 
