@@ -79,7 +79,7 @@ def _already(status: Status, ready: Prepared, *, as_json: bool) -> int:
     """0 only where what was asked for serves: `deploy --detach X && use X` must be able to rely on it."""
     same = status.recipe_sha256 == ready.loaded.sha256
     click.echo(text.as_json(status) if as_json else text.already(status, same_recipe=same))
-    return 0 if same and status.address else 1
+    return 0 if same and status.serves else 1
 
 
 def _run(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> int:

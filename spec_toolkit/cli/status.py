@@ -35,7 +35,7 @@ def command(name: str | None, *, watches: bool, as_json: bool) -> int:
         click.echo("\n".join([text.status_lines([standing.status]), *policy_lines(standing)]))
     if not standings and not as_json:
         click.echo("No deployment on this machine. Start one with `spec-toolkit deploy RECIPE`.")
-    return 0 if all(standing.status.address for standing in standings) else 1
+    return 0 if all(standing.status.serves for standing in standings) else 1
 
 
 def _watch(folders: list[Folder], *, as_json: bool) -> int:

@@ -21,7 +21,7 @@ from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.events import Kind
 from spec_toolkit.launch.failure import LOST_PAGE, Failure, exit_words
 from spec_toolkit.launch.kept_process import KeptProcess
-from spec_toolkit.launch.record import GATEWAY, Launch, Record, Service
+from spec_toolkit.launch.record import GATEWAY, SIDECAR, Launch, Record, Service
 from spec_toolkit.launch.rotating_log import RotatingLog
 from spec_toolkit.launch.route import Route, encode_route
 
@@ -67,8 +67,15 @@ class Services:
 
     async def drain(self, seconds: float, at_once: asyncio.Event) -> None:
         """The gateway may finish its streams for so long; the engine goes on meanwhile."""
-        if GATEWAY in self._runners:
-            await self._runners[GATEWAY].stop(seconds, at_once)
+        await self._stop(GATEWAY, seconds, at_once)
+
+    async def let_go(self, at_once: asyncio.Event) -> None:
+        """The sidecar ends: an engine that is to end waits for connections that are kept open, and the sidecar keeps one."""
+        await self._stop(SIDECAR, _STOP_SECONDS, at_once)
+
+    async def _stop(self, name: str, seconds: float, at_once: asyncio.Event) -> None:
+        if name in self._runners:
+            await self._runners[name].stop(seconds, at_once)
 
     async def close(self) -> None:
         """Nothing of them lives when this returns; raises EngineError where one does not die."""

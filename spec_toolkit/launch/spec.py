@@ -113,7 +113,8 @@ def _engine_options(plan: Plan) -> dict[Flag, Value]:
         # No device to capture on; an idle scheduler would poll a whole core of the few there are; and the engine's own warm-up
         # request would only repeat our smoke test.
         return options | {
-            Flag.SLEEP_ON_IDLE: True,
+            # An attention-DP rank sleeps until a message of its own, up to a second, and the one that has a message waits for it.
+            Flag.SLEEP_ON_IDLE: not layout.dp_attention,
             Flag.DEVICE: "cpu",
             Flag.DECODE_GRAPH_BACKEND: "disabled",
             Flag.PREFILL_GRAPH_BACKEND: "disabled",

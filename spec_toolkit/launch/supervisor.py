@@ -2,8 +2,8 @@
 
 Run as `python -m spec_toolkit.launch.supervisor FOLDER LEASH_FD`; FOLDER holds `launch.json`. Everybody else asks it over its
 socket; nobody else starts or stops an engine. What it does is written down as events and as one status file. Which engine follows
-which is the succession's to say; here everything is wired together, and ended in order: the gateway finishes its streams, then the
-engines, then the sidecar.
+which is the succession's to say; here everything is wired together, and ended in order: the gateway finishes its streams, the
+sidecar lets go of its engine, the engines end.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class Supervisor:
         return self._services.given_up.result() if self._services.given_up.done() else serving.result()
 
     async def _finish(self) -> None:
-        """What runs may finish: first what the gateway streams, then what is left in the engines."""
+        """What runs may finish: first what the gateway streams, then what others left in the engines."""
         if self._succession.serving is None:
             return
         self._record.note(phase="stopping")
@@ -118,6 +118,7 @@ class Supervisor:
         self._record.event(Kind.STOPPING, f"giving the engine {drain_seconds:g} s to finish what it runs")
         deadline = time.monotonic() + drain_seconds
         await self._services.drain(drain_seconds, self._at_once)
+        await self._services.let_go(self._at_once)
         await self._fleet.end_all(max(_LEAST_SECONDS, deadline - time.monotonic()))
 
     async def _leave_nothing(self) -> None:

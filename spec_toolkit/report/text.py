@@ -65,7 +65,7 @@ def serving(status: Status) -> str:
 
 
 def already(status: Status, *, same_recipe: bool) -> str:
-    where = f"serves at {status.address}, {_how(status)}" if status.address else f"is being started ({status.phase})"
+    where = f"serves at {status.address}, {_how(status)}" if status.serves else f"is being started ({status.phase})"
     if same_recipe:
         return f"{status.name} is already running and {where}. Restart it with --replace."
     return f"{status.name} is already running from another text of this recipe, and {where}. Take the new one with --replace."
@@ -78,14 +78,21 @@ def status_lines(statuses: Sequence[Status]) -> str:
 
 def _status_lines(status: Status) -> str:
     lines = [f"{status.name}: {status.phase}" + (f" at {status.address}" if status.address else "")]
-    if status.address:
+    if status.serves:
         lines.append(f"  mode      {_how(status)}")
+        lines.append(f"  engine    {status.engine_address}")
+    elif status.address:
+        lines.append(f"  mode      {status.mode}: no engine takes requests yet; they wait")
     if status.reason:
         lines.append(f"  reason    {status.reason}")
+    if status.returning:
+        lines.append(f"  returning a speculating engine is being started to take over ({status.returning})")
+    if status.without:
+        lines.append(f"  without   {status.without}")
     if status.target_commit:
         lines.append(f"  revision  {status.target_commit}")
     lines.append(f"  recipe    {status.recipe}")
-    lines.append(f"  started   {status.started_at} (attempts: {status.attempts})")
+    lines.append(f"  started   {status.started_at} (engines so far: {status.attempts})")
     return "\n".join(lines)
 
 

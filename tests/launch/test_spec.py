@@ -12,7 +12,9 @@ from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.catalogue import Entry, catalogue
 from spec_toolkit.recipe.load import load_recipe, parse_recipe
+from spec_toolkit.shipped import shipped
 
+CATALOGUE = shipped("recipes")
 SNAPSHOTS = Path(__file__).parent.parent / "snapshots"
 PLACE = Place(
     python="python3",
@@ -99,8 +101,8 @@ def test_without_speculation_no_speculative_flag_is_left_and_the_rest_is_the_sam
 
 
 def test_a_flag_cannot_be_smuggled_in_as_a_value() -> None:
-    extra = ', extra_args: [{flag: --watchdog-timeout, value: "--admin-api-key=mine", why: x}, {flag: --x, why: y}]'
-    assert launch(BASE % ("", "", extra)).command[-2:] == ("--watchdog-timeout=--admin-api-key=mine", "--x")
+    extra = ', extra_args: [{flag: --log-level, value: "--admin-api-key=mine", why: x}, {flag: --x, why: y}]'
+    assert launch(BASE % ("", "", extra)).command[-2:] == ("--log-level=--admin-api-key=mine", "--x")
 
 
 def test_every_attention_rank_must_report() -> None:
@@ -109,6 +111,13 @@ def test_every_attention_rank_must_report() -> None:
         f"scheduler-dp{rank // 4}-pp0-tp{rank}" for rank in range(8)
     ]
     assert {"launcher", "detokenizer", "dp_controller"} < set(spec.processes)
+
+
+def test_an_idle_rank_sleeps_unless_attention_ranks_wait_for_each_other() -> None:
+    text = (CATALOGUE / "rehearsal" / "deepseek_v3_cpu.yaml").read_text()
+    sleeping = "--sleep-on-idle"
+    assert sleeping in launch(text.replace("tp: 1", "tp: 2")).command
+    assert sleeping not in launch(text.replace("tp: 1", "tp: 2\n    dp: 2\n    dp_attention: true")).command
 
 
 def test_stand_ins_are_on_the_path_of_a_rehearsal_alone() -> None:

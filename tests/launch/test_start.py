@@ -8,7 +8,8 @@ import pytest
 from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.deployment import Folder
-from spec_toolkit.launch.start import Models, attempts, free_ports, locate, new_key
+from spec_toolkit.launch.ports import free_ports
+from spec_toolkit.launch.start import Models, attempts, locate, new_key, rungs
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.load import parse_recipe
 
@@ -64,6 +65,26 @@ def test_a_separate_draft_is_located_with_its_own_pin() -> None:
     draft = f"method: eagle3, model: someone/draft, revision: {'b' * 40}, num_steps: 3"
     found = locate(plan(pin=f", revision: {COMMIT}", draft=draft).recipe)
     assert (found.draft, found.draft_commit) == ("someone/draft", "b" * 40)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, (3,), id="near-miss-full-only"),
+        pytest.param({"allow": "full, reduced, zero_draft, autoregressive"}, (0, 1, 3), id="all"),
+        pytest.param({"allow": "reduced, zero_draft, autoregressive"}, (0, 1), id="never-full"),
+        pytest.param({"allow": "full, reduced, autoregressive"}, (1, 3), id="never-none"),
+        pytest.param({"allow": "autoregressive"}, (), id="never"),
+        pytest.param({"draft": "method: none", "allow": "autoregressive"}, (), id="no-draft"),
+    ],
+)
+def test_the_rungs_a_speculating_engine_may_serve_at(settings: dict[str, str], expected: tuple[int, ...]) -> None:
+    assert rungs(plan(**settings)) == expected
+
+
+def test_nothing_is_started_to_speculate_that_may_never_draft(tmp_path: Path) -> None:
+    specs = attempts(plan(allow="zero_draft, autoregressive"), Models("/m", None), Folder(tmp_path))
+    assert [spec.speculates for spec in specs] == [False]
 
 
 @pytest.mark.parametrize(
