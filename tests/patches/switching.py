@@ -61,9 +61,6 @@ def serving_in(
         words.remove(Flag.ADAPTIVE)
         at = words.index(Flag.ADAPTIVE_CONFIG)
         del words[at : at + 2]
-    if layout.hardware.dp_attention:
-        # An idle rank sleeps until a message of its own, up to a second, and the one that has a message waits for it.
-        words = [word for word in words if word != Flag.SLEEP_ON_IDLE]
     log = folder / "engine.log"
     pid = nursery.spawn([*words, *layout.arguments], spec.set_environment, log)
     try:

@@ -1,6 +1,6 @@
 """What a drill found. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -36,7 +36,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return not self.failures and not self.problem and self.requests > 0
 
 
-def judge_all(answers: Sequence[Answer], whole: dict[Ask, Answer]) -> tuple[str, ...]:
+def judge_all(answers: Sequence[Answer], whole: Mapping[Ask, Answer]) -> tuple[str, ...]:
     """What is wrong with them; those refused before they began are counted, not judged."""
     found = []
     for number, answer in enumerate(answers):

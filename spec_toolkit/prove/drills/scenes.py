@@ -19,23 +19,29 @@ class Asks:
     long: list[Ask]  # still running when an engine is struck seconds after they began
 
 
+async def _comes_back(stage: Stage, asks: Asks, seconds: float) -> None:
+    """Under two streams, beside those that still run."""
+    async with stage.load(asks.short, at_once=2):
+        await stage.until_mode("full", seconds)
+        stage.is_back()
+
+
 async def overload(stage: Stage, asks: Asks) -> None:
     """More requests than run at once: fewer steps, then none; and back when they are gone."""
     streams = 40
     stage.strike(f"{streams} streams at once, where 16 run at most")
-    async with stage.load(asks.short, at_once=streams):
+    async with stage.load(asks.short, at_once=streams) as enough:
         await stage.until_mode("reduced", _FALL_SECONDS)
         await stage.until_mode("zero_draft", _FALL_SECONDS)
         stage.is_safe()
+        enough.set()
         stage.say("the load ends; two streams remain")
-    async with stage.load(asks.short, at_once=2):
-        await stage.until_mode("full", _CLIMB_SECONDS)
-        stage.is_back()
+        await _comes_back(stage, asks, _CLIMB_SECONDS)
 
 
 async def drafter_raises(stage: Stage, asks: Asks) -> None:
     """An exception in the draft: the round goes on without drafts, in the same engine."""
-    async with stage.load(asks.long, at_once=8):
+    async with stage.load(asks.long, at_once=8) as enough:
         await stage.all_streaming(8)
         async with stage.engine() as engine:
             stage.strike("the draft raises")
@@ -43,14 +49,13 @@ async def drafter_raises(stage: Stage, asks: Asks) -> None:
                 raise DrillFailed("the engine does not take planted faults")
             await stage.until_mode("zero_draft", _FALL_SECONDS)
             stage.is_safe()
-    async with stage.load(asks.short, at_once=2):
-        await stage.until_mode("full", _CLIMB_SECONDS)
-        stage.is_back()
+        enough.set()
+        await _comes_back(stage, asks, _CLIMB_SECONDS)
 
 
 async def scheduler_killed(stage: Stage, asks: Asks) -> None:
     """The engine's heart is killed under sixteen streams: they go on in another engine, which does not draft."""
-    async with stage.load(asks.long, at_once=16):
+    async with stage.load(asks.long, at_once=16) as enough:
         await stage.all_streaming(16)
         victim = stage.process("scheduler")
         stage.strike("kill -9 of the scheduler under 16 streams, chat and /generate")
@@ -58,14 +63,13 @@ async def scheduler_killed(stage: Stage, asks: Asks) -> None:
         await stage.until_mode("autoregressive", _START_SECONDS)
         await stage.until_engine_serves(_START_SECONDS)
         stage.is_safe()
-    async with stage.load(asks.short, at_once=2):
-        await stage.until_mode("full", _START_SECONDS + _CLIMB_SECONDS)
-        stage.is_back()
+        enough.set()
+        await _comes_back(stage, asks, _START_SECONDS + _CLIMB_SECONDS)
 
 
 async def engine_hung(stage: Stage, asks: Asks) -> None:
     """The scheduler stands still and says nothing, as in a collective that never ends."""
-    async with stage.load(asks.long, at_once=8):
+    async with stage.load(asks.long, at_once=8) as enough:
         await stage.all_streaming(8)
         victim = stage.process("scheduler")
         stage.strike("the scheduler is stopped (SIGSTOP) under 8 streams")
@@ -73,9 +77,8 @@ async def engine_hung(stage: Stage, asks: Asks) -> None:
         await stage.until_mode("autoregressive", _START_SECONDS)
         await stage.until_engine_serves(_START_SECONDS)
         stage.is_safe()
-    async with stage.load(asks.short, at_once=2):
-        await stage.until_mode("full", _START_SECONDS + _CLIMB_SECONDS)
-        stage.is_back()
+        enough.set()
+        await _comes_back(stage, asks, _START_SECONDS + _CLIMB_SECONDS)
 
 
 async def sidecar_killed(stage: Stage, asks: Asks) -> None:
@@ -108,4 +111,4 @@ def make_asks(messages: list[str], prompts: list[str]) -> Asks:
         plain = [Ask(Endpoint.GENERATE, prompt, tokens) for prompt in prompts]
         return [each for pair in zip(chat, plain, strict=True) for each in pair]
 
-    return Asks(short=both(48), long=both(384))
+    return Asks(short=both(48), long=both(320))

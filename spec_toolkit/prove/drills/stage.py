@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.events import Event
 from spec_toolkit.prove.drills.outcome import Moment, Outcome, judge_all, open_at, safe_tokens
-from spec_toolkit.prove.streams import Answer, Ask, ask, keep_asking
+from spec_toolkit.prove.streams import Answer, Ask, keep_asking
 from spec_toolkit.sidecar.records import Snapshot, Taken
 
 SIDECAR = "spec_toolkit.sidecar.service"  # how its process is called
@@ -32,25 +32,20 @@ class DrillFailed(Exception):  # noqa: N818 - what happened
 
 
 class Stage:
-    def __init__(self, folder: Folder, address: str, tell: Callable[[Moment], None]) -> None:
+    def __init__(
+        self, folder: Folder, address: str, whole: Mapping[Ask, Answer], tell: Callable[[Moment], None]
+    ) -> None:
+        """`whole`: the undisturbed answer of every request a drill makes."""
         self.folder = folder
         self._address = address
         self._tell_people = tell
         self._moments: list[Moment] = []
-        self._whole: dict[Ask, Answer] = {}
+        self._whole = whole
         self._answers: list[Answer] = []
         self._struck = time.monotonic()
         self._struck_wall = time.time()  # noqa: TID251 - an edge: events and decisions carry wall-clock time
         self._safe: float | None = None
         self._back: float | None = None
-
-    async def learn(self, asks: list[Ask]) -> None:
-        """The undisturbed answer of each. Raises DrillFailed where one is not whole."""
-        for each in asks:
-            answer = await ask(self._address, each)
-            if answer.problem or answer.counted != each.tokens:
-                raise DrillFailed(f"undisturbed, {each.endpoint.value} answers badly: {answer.problem or 'too short'}")
-            self._whole[each] = answer
 
     # Seeing.
 
@@ -104,20 +99,14 @@ class Stage:
     # Doing.
 
     @asynccontextmanager
-    async def load(self, asks: list[Ask], *, at_once: int) -> AsyncIterator[None]:
-        """So many streams always; those under way at the end are seen to their end."""
+    async def load(self, asks: list[Ask], *, at_once: int) -> AsyncIterator[asyncio.Event]:
+        """So many streams always, until the event is set or the block is left; those under way then are seen to their end."""
         enough = asyncio.Event()
         asking = asyncio.create_task(
-            keep_asking(
-                self._address,
-                asks,
-                at_once=at_once,
-                enough=enough,
-                seen=self._answers,
-            )
+            keep_asking(self._address, asks, at_once=at_once, enough=enough, seen=self._answers)
         )
         try:
-            yield
+            yield enough
         finally:
             enough.set()
             await asking

@@ -127,7 +127,7 @@ def test_a_draft_of_its_own_needs_no_mtp_layer(change: Any) -> None:
 @pytest.mark.parametrize(
     ("flag", "rule"),
     [
-        pytest.param("--watchdog-timeout", "features.extra-arg", id="one-of-the-engines"),
+        pytest.param("--log-requests-level", "features.extra-arg", id="one-of-the-engines"),
         pytest.param("--speculative-num-steps", "features.extra-arg-refused", id="the-plans-own"),
         pytest.param("--spec", "features.extra-arg-refused", id="its-beginning"),
         pytest.param("--tp-size", "features.extra-arg-refused", id="layout"),
