@@ -51,7 +51,8 @@ class Gateway:
         self._proxy = Proxy(exchange, self._admission, self.snapshot)
         self._watch = Watch(exchange, self._proxy, hang_seconds=launch.hang_seconds)
         self._ending = asyncio.Event()
-        self._drain_seconds = launch.drain_seconds
+        # Its supervisor ends it after the launch's drain time: what is left then must have been told before.
+        self._drain_seconds = max(0.0, launch.drain_seconds - 2 * _LAST_SECONDS)
         self._stopping = False
 
     def end(self, *, drain: bool) -> None:
