@@ -157,6 +157,10 @@ def _request(*arguments: object) -> web.BaseRequest:
 async def _read(http: web.BaseRequest) -> bytes:
     try:
         async with asyncio.timeout(BODY_SECONDS):
+            if (
+                http.headers.get("Expect", "").lower() == "100-continue"
+            ):  # clients with large bodies wait a second for it
+                await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return await http.read()
     except web.HTTPRequestEntityTooLarge as error:
         raise Refused(

@@ -243,3 +243,35 @@ def test_a_stream_made_anew_after_the_role_was_told_tells_it_once():
     journal.rename("x", asked.rid)
     sent += journal.take(whole)
     assert held_of(sent) == expected(asked)
+
+
+def said_by(rid: str, text: str, ids: list[int], finish: str | None = None) -> bytes:
+    meta = {"id": rid, "finish_reason": {"type": finish} if finish else None, "completion_tokens": len(ids)}
+    return (
+        b"data: "
+        + json.dumps({"text": text, "output_ids": ids, "meta_info": meta}, separators=(",", ":")).encode()
+        + b"\n\n"
+    )
+
+
+def test_an_engine_that_says_less_than_the_client_has_is_waited_for():
+    """One decode of all tokens may end in an incomplete character, and hides what came before it."""
+    journal = GenerateJournal()
+    journal.take(said_by("mine", "one two ", [4, 5]))
+    journal.cut()
+    journal.rename("mine.1", "mine")
+    assert journal.take(said_by("mine.1", "one ", [4, 5, 6])) == b""
+    assert journal.take(said_by("mine.1", "one two \u00e9", [4, 5, 6, 7])) == said_by(
+        "mine", "one two \u00e9", [4, 5, 6, 7]
+    )
+
+
+def test_an_answer_that_ends_shorter_ends():
+    """A stop string is cut off its end."""
+    journal = GenerateJournal()
+    journal.take(said_by("mine", "one two st", [4, 5, 6]))
+    journal.cut()
+    journal.rename("mine.1", "mine")
+    assert journal.take(said_by("mine.1", "one two ", [4, 5, 6, 7], "stop")) == said_by(
+        "mine", "one two ", [4, 5, 6, 7], "stop"
+    )

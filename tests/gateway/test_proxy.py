@@ -225,6 +225,25 @@ def test_a_body_beyond_the_bound_is_refused_and_one_that_does_not_come_is_given_
     run(test())
 
 
+def test_a_client_that_waits_to_send_its_body_is_told_to():
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            host, port = front.address.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            body = json.dumps(chat()).encode()
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            writer.write(b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+            assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(body)
+            said = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            assert said.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert b"data: [DONE]" in said
+
+    run(test())
+
+
 def test_an_aborted_answer_is_no_answer():
     async def test() -> None:
         async with FakeEngine(1).serving() as engine, fronting() as front:

@@ -1,0 +1,117 @@
+"""Requests as they go to engines, first and again."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_toolkit.gateway.refusal import Refused
+from spec_toolkit.gateway.wire import Kind, continuation, is_abort, read_request, without_records
+from spec_toolkit.resumption import Resumption, decode_params
+
+CHAT = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+GENERATE = {"text": "x", "stream": True}
+
+
+def read(kind: Kind, body: object) -> tuple[object, dict[str, object]]:
+    asked = read_request(kind, json.dumps(body).encode())
+    return asked, json.loads(asked.body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        pytest.param(Kind.CHAT, {**CHAT, "n": 2}, id="choices"),
+        pytest.param(Kind.CHAT, {**CHAT, "rid": ["a"]}, id="several-ids"),
+        pytest.param(Kind.CHAT, {**CHAT, "stream": False}, id="whole"),
+        pytest.param(Kind.CHAT, {**CHAT, "messages": [{"content": [{"type": "image_url"}]}]}, id="an-image"),
+        pytest.param(Kind.GENERATE, {**GENERATE, "text": ["x", "y"]}, id="prompts"),
+        pytest.param(Kind.GENERATE, {**GENERATE, "sampling_params": {"n": 2}}, id="generate-choices"),
+        pytest.param(Kind.COMPLETIONS, {"prompt": "x", "stream": True}, id="completions"),
+    ],
+)
+def test_what_does_not_go_on_is_sent_as_it_came(kind, body):
+    asked, sent = read(kind, body)
+    assert asked.cannot
+    assert sent == body
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        pytest.param(Kind.CHAT, CHAT, id="chat"),
+        pytest.param(
+            Kind.CHAT, {**CHAT, "n": 1, "tools": [{"type": "function"}], "logprobs": True}, id="chat-with-tools"
+        ),
+        pytest.param(Kind.GENERATE, GENERATE, id="generate"),
+        pytest.param(Kind.GENERATE, {**GENERATE, "sampling_params": None}, id="without-parameters"),
+        pytest.param(Kind.GENERATE, {"input_ids": [1, 2], "stream": True, "sampling_params": {"n": 1}}, id="token-ids"),
+    ],
+)
+def test_what_goes_on_is_the_same_request_after_what_was_committed(kind, body):
+    asked, _ = read(kind, body)
+    assert not asked.cannot
+    cuts = ((1, 4), (2, 9)) if kind is Kind.CHAT else ()
+    again = json.loads(continuation(asked, Resumption((5, 6, 7), cuts), "another"))
+    holder = again if kind is Kind.CHAT else again["sampling_params"]
+    assert decode_params(holder.pop("custom_params")) == Resumption((5, 6, 7), cuts)
+    assert again.pop("rid") == "another"
+    first = json.loads(asked.body)
+    (first if kind is Kind.CHAT else first["sampling_params"]).pop("custom_params", None)
+    first.pop("rid")
+    assert again == first
+    assert {key: value for key, value in first.items() if key in body and value} == {k: v for k, v in body.items() if v}
+
+
+def test_every_stream_has_a_name_of_its_own_or_its_clients():
+    names = {read(Kind.CHAT, CHAT)[0].rid for _ in range(50)}
+    assert len(names) == 50
+    assert read(Kind.CHAT, {**CHAT, "rid": "mine"})[0].rid == "mine"
+
+
+def test_an_engine_that_will_not_write_records_is_not_asked_to():
+    asked, _ = read(Kind.CHAT, {**CHAT, "custom_params": {"kept": 1}})
+    plain = without_records(asked)
+    assert json.loads(plain.body)["custom_params"] == {"kept": 1}
+    assert plain.cannot
+
+
+KEYS = st.sampled_from(
+    ["stream", "text", "rid", "n", "messages", "sampling_params", "custom_params", "input_ids", "resume_ids"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(kind=st.sampled_from(Kind), body=JSON)
+def test_whatever_is_sent_is_refused_with_a_sentence_or_read(kind, body):
+    try:
+        asked = read_request(kind, json.dumps(body).encode())
+    except Refused as refused:
+        said = refused
+    else:
+        assert isinstance(json.loads(asked.body), dict)
+        return
+    assert said.status == 400
+    assert not isinstance(body, dict)
+
+
+@pytest.mark.parametrize(
+    ("event", "aborted"),
+    [
+        (b'data: {"choices":[{"finish_reason":"abort"}]}', True),
+        (b'{"text":"","meta_info":{"finish_reason":{"type":"abort"}}}', True),
+        (b'[{"meta_info":{"finish_reason":null}},{"meta_info":{"finish_reason":{"type":"abort"}}}]', True),
+        (b'{"meta_info":{"finish_reason":{"type":"abort","status_code":400}}}', False),
+        (b'{"text":"\\"abort\\"","meta_info":{"finish_reason":{"type":"stop"}}}', False),
+        (b'{"choices":[{"delta":{"content":"abort"},"finish_reason":null}]}', False),
+        (b'data: {"abort"', False),
+        (b'["abort"]', False),
+    ],
+)
+def test_an_abort_is_told_from_the_word(event, aborted):
+    assert is_abort(event) is aborted
