@@ -34,7 +34,8 @@ from spec_toolkit.sidecar.records import Carried, Hold, Taken
 from spec_toolkit.sidecar.scrape import Look, Scraper
 from spec_toolkit.sidecar.snapshot import take_snapshot
 
-# A look a second finds a fault within one and a window of load to within one, and costs the engine far less than a round in a hundred.
+# A window of load ends at most this much late; a draft fault needs no hurry, since the engine falls by itself. Each look costs the
+# engine's front some tens of milliseconds on a slow core (`tests/sidecar/measure_sidecar.py`): more often would be felt.
 INTERVAL_SECONDS = 1.0
 _RESTART_MARGIN_SECONDS = 60.0  # for the checks between an engine's readiness and its traffic
 _LINE_BYTES = 2**16  # of a route, at most

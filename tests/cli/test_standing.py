@@ -26,7 +26,15 @@ def deployment(tmp_path, monkeypatch):
     folder.create()
     folder.launch.write_text("{}")
     folder.write_status(
-        Status(name="d", recipe="r.yaml", recipe_sha256="0", phase="ready", address="http://127.0.0.1:1", run="run-a")
+        Status(
+            name="d",
+            recipe="r.yaml",
+            recipe_sha256="0",
+            phase="ready",
+            run="run-a",
+            address="http://127.0.0.1:1",
+            engine_address="http://127.0.0.1:2",
+        )
     )
     write_json(folder.limits, limits())
     owned = folder.own()

@@ -79,6 +79,11 @@ def test_without_a_word_of_the_sidecar_nothing_is_claimed():
     assert policy_lines(standing(policy=None, age=None)) == ["  policy    unknown: its sidecar has said nothing yet"]
 
 
+def test_a_mode_of_no_engine_is_not_shown_as_one_that_serves():
+    [line, *_] = policy_lines(standing(policy=msgspec.structs.replace(FULL, address="")))
+    assert line.endswith("; no engine takes requests now")
+
+
 def test_a_sidecar_that_fell_silent_is_told():
     assert "(as of 12 s ago: its sidecar does not speak)" in block(standing(age=12.0))
     assert "does not speak" not in block(standing(age=2.0))

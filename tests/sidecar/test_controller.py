@@ -433,7 +433,9 @@ def test_an_engine_at_fixed_steps_is_left_alone():
 
 
 def test_a_reason_is_told_once_however_its_numbers_change(world):
-    world.engine.queue = 4
-    world.seconds(100)
-    told = [line.why for _, line in world.lines]
-    assert len(told) == len(set(told)) <= 4
+    world.seconds(3)
+    world.engine.fault()
+    world.seconds(18)
+    counting_down = [line.why for _, line in world.lines if "cools down for" in line.why]
+    assert len(counting_down) == 1
+    assert "cools down for 3 s more" in world.why, "what is shown now counts on"

@@ -1,6 +1,7 @@
 """The sidecar's own process against a real engine: what it does to it, and what people see of that."""
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -27,7 +28,9 @@ def deployed(engine, tmp_path):
     made = Deployed(tmp_path, engine.address)
     made.write()
     made.set_full()
-    return made
+    owned = made.folder.own()  # it runs, for whoever asks
+    yield made
+    os.close(owned)
 
 
 def test_load_lowers_the_steps_and_then_drafts_nothing_and_both_come_back(deployed):
