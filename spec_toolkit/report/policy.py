@@ -55,9 +55,9 @@ def what_matters(standing: Standing) -> tuple[object, ...]:
 
 def _rung(policy: Snapshot) -> str:
     reason = f", since {policy.signal}" if policy.signal else ""
-    return (
-        f"{policy.mode} for {policy.at_s - policy.since_s:.0f} s{reason}{', held by a person' if policy.held else ''}"
-    )
+    held = ", held by a person" if policy.held else ""
+    gone = "" if policy.address else "; no engine takes requests now"
+    return f"{policy.mode} for {policy.at_s - policy.since_s:.0f} s{reason}{held}{gone}"
 
 
 def _silent(standing: Standing) -> str:

@@ -164,9 +164,7 @@ class Controller:
         news = pending.news(route, now_s, lost=lost)
         if news is News.NONE:
             self._pending = pending.watched(route)
-            left_s = pending.until_s - now_s
-            why = f"{decision.before} stays: another engine was asked for, at most {left_s:.0f} s more{self.sight.why}"
-            return self._stay(why, now_s)
+            return self._stay(pending.asked_for(now_s), now_s)
         if news is News.ARRIVED and rung is None:
             return self._stay(self._unknown(route), now_s)
         self._pending = None
@@ -269,7 +267,7 @@ class Controller:
         await self._actuator.ask_restart(speculate=speculate, why=reason)
         self.patience.took()
         self._pending = self._awaiting(decision, now_s)
-        return self._stay(f"{decision.before} stays: another engine was asked for: {reason}", now_s)
+        return self._stay(self._pending.asked_for(now_s), now_s)
 
     def _waits_for(self) -> str:
         """What keeps a speculating engine from being asked for now; empty where nothing does."""

@@ -39,6 +39,10 @@ class Pending(Struct, frozen=True, kw_only=True):
     def watched(self, route: Route) -> "Pending":
         return replace(self, begun=self.begun or route.returning)
 
+    def asked_for(self, now_s: float) -> str:
+        left_s, reason = self.until_s - now_s, self.decision.why.partition(": ")[2]
+        return f"{self.decision.before} stays: another engine was asked for, at most {left_s:.0f} s more: {reason}"
+
     def not_come(self, why: str, now_s: float, limits: Limits) -> Decision:
         """Of one that was to draft: a speculating engine was lost, as the policy counts them."""
         gone = decide(self.decision.state, Window(from_s=now_s, until_s=now_s, engine_lost=True), now_s, limits)
