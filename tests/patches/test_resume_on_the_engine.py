@@ -108,6 +108,7 @@ GENERATE = {
     "incomplete characters": generate("{}", regex=LETTERS),
     "stop token": generate("{}", stop_token_ids=[30, 12, 260], no_stop_trim=True),
 }
+# With log-probabilities, in which a penalty shows whether or not it changes the text.
 PENALTIES = {
     "repetition": {"repetition_penalty": 1.3},
     "frequency": {"frequency_penalty": 0.7},
@@ -168,7 +169,9 @@ class TestSpeculatingAndNot:
     def test_penalties_between_engines_that_do_not_speculate(self, engines, case):
         """One stream at a time: with others beside it the engine's own penalties differ from run to run."""
         b = engines[1]
-        all_same(case, [chat_twice((b, b), chat(PROMPTS[seed], **PENALTIES[case]), seed) for seed in (0, 4)])
+        all_same(
+            case, [chat_twice((b, b), chat(PROMPTS[seed], logprobs=True, **PENALTIES[case]), seed) for seed in (0, 4)]
+        )
 
     def test_a_request_that_is_not_streamed_goes_on_as_well(self, engines):
         a, b = engines
@@ -272,7 +275,7 @@ class TestParsersWithoutOverlap:
 
     @pytest.mark.parametrize("case", PENALTIES)
     def test_penalties_are_not_late_here(self, engine, case):
-        body = chat(PROMPTS[1], **PENALTIES[case])
+        body = chat(PROMPTS[1], logprobs=True, **PENALTIES[case])
         all_same(case, [chat_twice((engine, engine), body, seed) for seed in (3, 8)])
 
     def test_a_resumed_request_that_is_retracted_goes_on_too(self, engine):
