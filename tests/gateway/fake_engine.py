@@ -156,6 +156,7 @@ class FakeEngine:
     stalls_after: int | None = None  # steps after which every stream falls silent
     healthy: bool = True
     status: int = 200  # of every request for tokens
+    aborts: int = 0  # so many answers that are not streamed are given up first
     writes_records: bool = True
     refuses_records: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -223,7 +224,15 @@ class FakeEngine:
             return web.json_response({"object": "error", "message": "as told", "code": self.status}, status=self.status)
         if not body.get("stream"):
             await asyncio.sleep(self.pace_seconds)
-            return web.json_response(whole_answer(body, chat=chat))
+            answer = whole_answer(body, chat=chat)
+            if self.aborts:
+                self.aborts -= 1
+                answer |= (
+                    {"choices": [{"finish_reason": "abort"}]}
+                    if chat
+                    else {"meta_info": {"finish_reason": {"type": "abort"}}}
+                )
+            return web.json_response(answer)
         if self.refuses_records and asks_records(body.get("custom_params")):
             return web.json_response({"message": "incremental: cannot be resumed [resume.unsupported]"}, status=400)
         if not self.writes_records:

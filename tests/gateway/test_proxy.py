@@ -6,7 +6,7 @@ import json
 import pytest
 
 from spec_toolkit.gateway.proxy import _ONE_MODEL
-from tests.gateway.fake_engine import FakeEngine, answer_ids, sse, text_of
+from tests.gateway.fake_engine import FakeEngine, answer_ids, text_of
 from tests.gateway.front import TOKENS, chat, check_whole, error_of, fronting, generate, run, until
 
 KINDS = pytest.mark.parametrize("ask", [chat, generate])
@@ -244,13 +244,16 @@ def test_a_client_that_waits_to_send_its_body_is_told_to():
     run(test())
 
 
-def test_an_aborted_answer_is_no_answer():
+@KINDS
+def test_an_answer_that_the_engine_gave_up_is_no_answer(ask):
     async def test() -> None:
-        async with FakeEngine(1).serving() as engine, fronting() as front:
+        async with FakeEngine(1, aborts=2).serving() as engine, fronting() as front:
             front.route(engine)
-            aborted = {"text": "", "output_ids": [], "meta_info": {"finish_reason": {"type": "abort"}}}
-            engine.change = lambda step, piece: sse(aborted) if engine.streams == 1 else piece
-            check_whole(await front.ask(generate()))
+            body = ask(stream=False)
+            status, said, _ = await front.post(path_of(body), body)
+            assert (status, text_in(said)) == (200, text_of(answer_ids("hello", TOKENS)))
+            assert len(engine.requests) == 3
+            assert front.counters.losses == {"aborted": 2}
 
     run(test())
 

@@ -8,7 +8,7 @@ from spec_toolkit.gateway import stream as streams
 from spec_toolkit.gateway.attempts import MOST_LOSSES
 from spec_toolkit.gateway.journal import ChatJournal
 from tests.gateway.client_side import fold
-from tests.gateway.fake_engine import FakeEngine, chat_pieces, sse
+from tests.gateway.fake_engine import FakeEngine, chat_pieces, generate_pieces, sse
 from tests.gateway.front import TOKENS, chat, check_whole, error_of, fronting, generate, run, until
 
 KINDS = pytest.mark.parametrize("ask", [chat, generate])
@@ -173,6 +173,19 @@ def test_an_abort_without_a_status_makes_the_stream_go_on(ask):
     run(test())
 
 
+def test_an_answer_whose_last_event_came_is_whole_though_its_end_was_not_said():
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            whole = b"".join(generate_pieces({**generate(), "rid": "mine"}, 1))
+            engine.die_after = lambda number: len(whole) - len(b"data: [DONE]\n\n")
+            check_whole(await front.ask(generate(rid="mine")))
+            assert len(engine.requests) == 1
+            assert front.counters.completed == 1
+
+    run(test())
+
+
 def test_the_end_is_made_again_when_only_the_end_was_lost():
     async def test() -> None:
         async with FakeEngine(1).serving() as a, FakeEngine(2).serving() as b, fronting() as front:
@@ -218,6 +231,7 @@ def test_at_the_deadline_a_begun_stream_ends_with_a_typed_error():
             front.route(None, lost=True)
             held = await asked
             assert [error["type"] for error in held.errors] == ["gateway.no-engine"]
+            assert front.counters.completed == 0
             assert held.text
             assert held.done == 0
             assert front.counters.resume_failed == 1
@@ -414,6 +428,25 @@ def test_a_client_that_goes_away_cancels_its_engines_request(ask):
             await until(lambda: front.admission.in_flight == 0)
             assert front.counters.client_gone == 1
             assert not front.proxy.streams
+
+    run(test())
+
+
+def test_a_client_that_goes_as_soon_as_it_has_its_answer_has_its_answer():
+    """The engine ends its own side a little later."""
+
+    async def test() -> None:
+        async with FakeEngine(1, pace_seconds=0.4).serving() as engine, fronting() as front:
+            front.route(engine)
+            async with front.session.post(
+                front.address + "/generate", json=generate(sampling_params={"max_new_tokens": 2})
+            ) as got:
+                said = b""
+                while b"[DONE]" not in said:
+                    said += await got.content.readany()
+                got.close()
+            await until(lambda: front.admission.in_flight == 0)
+            assert (front.counters.completed, front.counters.client_gone) == (1, 0)
 
     run(test())
 
