@@ -32,7 +32,7 @@ class Fleet:
         self._retiring: asyncio.Task[None] | None = None
 
     async def bring_up(self, spec: LaunchSpec, steps: int, on_phase: OnPhase = lambda _: None) -> tuple[Engine, Smoke]:
-        """An engine whose checks passed, at `steps`; raises StartFailed."""
+        """An engine whose checks passed, at `steps`; raises StartFailed. Cancelled, it leaves the engine to `close`."""
         self._number += 1
         self._record.note(attempts=self._number)
         how = "with" if spec.speculates else "without"
@@ -48,10 +48,6 @@ class Fleet:
                 self._record.event(Kind.CHECKED, f"engine {engine.number} is at {steps} of {most} draft steps")
         except Exception as error:
             raise StartFailed(await self.fail(engine, error, ready=False)) from error
-        except BaseException:
-            if engine is not None:
-                await self.kill(engine)
-            raise
         return engine, seen
 
     async def fail(self, engine: Engine | None, error: Exception, *, ready: bool) -> Failure:

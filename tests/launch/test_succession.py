@@ -316,6 +316,7 @@ def test_a_stand_in_that_dies_while_another_returns_is_followed_by_whichever_com
             (await world.engine(4)).passes()
             await world.serving(4)
             assert world.record.status.mode == "autoregressive"
+        assert world.kinds().count(Kind.LOST) == 2, "each end is told once"
 
     play(scenario)
 
