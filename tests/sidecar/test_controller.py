@@ -321,7 +321,7 @@ def test_an_engine_that_hangs_is_replaced_once(world):
     [(speculate, why)] = world.asked
     assert not speculate
     assert "no rank of engine 1 has answered for 41 s" in why
-    world.seconds(20)
+    world.seconds(60)  # longer than a hang, while the other one starts
     assert len(world.asked) == 1
     assert len(world.controller.state.crash_times_s) == 1
     world.route(FakeEngine(steps=None), number=2)
