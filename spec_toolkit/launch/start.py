@@ -1,6 +1,5 @@
 """Starting a deployment from a command. Touches the world."""
 
-import importlib.util
 import os
 import secrets
 import subprocess
@@ -172,15 +171,7 @@ def _services(folder: Folder) -> tuple[Service, ...]:
     return tuple(
         Service(name=name, command=(sys.executable, "-P", "-m", f"spec_toolkit.{name}.service", str(folder.path)))
         for name in (GATEWAY, SIDECAR)
-        if _is_there(f"spec_toolkit.{name}.service")
     )
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _front(recipe: Recipe, door: Door) -> Front:
