@@ -110,7 +110,11 @@ class Outcome:
         ]
 
     def accepted_again(self) -> int:
-        return (self.armed[0].accepted_drafts or 0) - (self.after[0].accepted_drafts or 0)
+        """By one rank of each batch, or by several of the same: more than none is what counts."""
+        return sum(
+            (now.accepted_drafts or 0) - (was.accepted_drafts or 0)
+            for was, now in zip(self.after, self.armed, strict=True)
+        )
 
 
 async def arm(asked: EngineClient) -> tuple[RankState, ...]:
