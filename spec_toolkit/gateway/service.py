@@ -31,7 +31,9 @@ from spec_toolkit.launch.record import Launch
 from spec_toolkit.launch.route import decode_route
 
 _LOG = logging.getLogger("spec_toolkit.gateway")
-_KEPT_OPEN_SECONDS = 3.0  # an idle connection; engines close theirs after five
+_KEPT_OPEN_SECONDS = (
+    3.0  # an idle connection; engines close theirs after five, and a request sent into that is made again
+)
 _LAST_SECONDS = 2.0  # for typed errors to leave
 _BACKLOG = 1024
 
@@ -153,11 +155,14 @@ async def follow_routes(gateway: Gateway, pipe: int) -> None:
         gateway.end(drain=False)
 
 
+def connector() -> aiohttp.TCPConnector:
+    """To engines. The pool's default limit of 100 connections would queue the 101st stream without a word."""
+    return aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_OPEN_SECONDS)
+
+
 async def serve(folder: Folder, launch: Launch, pipe: int) -> None:
-    # The pool's default limit of 100 connections would queue the 101st stream without a word.
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_OPEN_SECONDS)
     skipped = ("User-Agent", "Accept-Encoding")
-    async with aiohttp.ClientSession(connector=connector, skip_auto_headers=skipped) as session:
+    async with aiohttp.ClientSession(connector=connector(), skip_auto_headers=skipped) as session:
         gateway = Gateway(folder, launch, session)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

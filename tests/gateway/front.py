@@ -15,6 +15,7 @@ from spec_toolkit.gateway.attempts import Exchange
 from spec_toolkit.gateway.counters import Counters, Snapshot
 from spec_toolkit.gateway.engines import Engines
 from spec_toolkit.gateway.proxy import Proxy
+from spec_toolkit.gateway.service import connector
 from spec_toolkit.gateway.watch import Watch
 from spec_toolkit.launch.route import Route
 from tests.gateway.client_side import Held, fold
@@ -93,7 +94,7 @@ async def fronting(
     engines, counters = Engines(), Counters()
     admission = Admission(running_cap=running, waiting_cap=waiting, now=loop.time())
     async with (
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as upstream,
+        aiohttp.ClientSession(connector=connector()) as upstream,
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=SECONDS), read_bufsize=1 << 22
         ) as session,
