@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 
 import aiohttp
@@ -67,12 +67,6 @@ class Answer:
     waited: int = 0  # keep-alive comments
     ended: float = 0.0
 
-    @property
-    def longest_silence(self) -> float:
-        """Seconds between two events that brought text, the longest."""
-        times = [self.began, *self.arrivals]
-        return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
-
     def first_after(self, moment: float) -> float | None:
         """Seconds from that moment to the next text; None where none came."""
         return next((arrival - moment for arrival in self.arrivals if arrival > moment), None)
@@ -94,7 +88,8 @@ async def ask(address: str, request: Ask, seen: list[Answer] | None = None) -> A
                 answer.problem = f"HTTP {reply.status}: {(await reply.text())[:200]}"
             else:
                 await _read(answer, reply.content)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientError, TimeoutError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # The last four: an event that is not what this endpoint's events are.
         answer.problem = f"{type(error).__name__}: {error}"
     answer.ended = time.monotonic()
     return answer

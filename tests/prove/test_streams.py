@@ -83,6 +83,7 @@ def test_a_whole_stream_is_found_whole(request_: Ask, good: tuple[str, ...]) -> 
         ),
         pytest.param(CHAT, (*GOOD_CHAT[:2], new("two "), *GOOD_CHAT[2:]), "parts", id="chat-doubled"),
         pytest.param(CHAT, (*GOOD_CHAT[:5], DONE), "None tokens counted", id="chat-not-counted"),
+        pytest.param(GENERATE, ('data: {"text": ""}\n\n', DONE), "KeyError", id="no-event-of-this-endpoint"),
         pytest.param(CHAT, (new("one "), 'data: {"error": {"type": "x"}}\n\n', DONE), "error event", id="chat-error"),
     ],
 )
@@ -100,8 +101,32 @@ def test_a_refusal_before_anything_was_made_is_told_apart() -> None:
 
 def test_asking_ends_when_it_is_enough_and_sees_running_streams_to_their_end() -> None:
     async def scene() -> list[Answer]:
-        enough = asyncio.Event()
-        enough.set()
-        return await keep_asking("http://127.0.0.1:9", [CHAT], at_once=3, enough=enough)
+        enough, running = asyncio.Event(), asyncio.Event()
 
-    assert asyncio.run(scene()) == []
+        async def serve(got: web.Request) -> web.StreamResponse:
+            reply = web.StreamResponse()
+            await reply.prepare(got)
+            await reply.write(GOOD_CHAT[0].encode())
+            running.set()
+            await enough.wait()
+            for part in GOOD_CHAT[1:]:
+                await reply.write(part.encode())
+            return reply
+
+        app = web.Application()
+        app.router.add_post(CHAT.endpoint.value, serve)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        asking = asyncio.create_task(keep_asking(f"http://{host}:{port}", [CHAT], at_once=2, enough=enough))
+        await asyncio.wait_for(running.wait(), 10)
+        enough.set()
+        try:
+            return await asyncio.wait_for(asking, 10)
+        finally:
+            await runner.cleanup()
+
+    answers = asyncio.run(scene())
+    assert [(answer.text, answer.problem) for answer in answers] == [("one two three", "")] * len(answers)
+    assert 1 <= len(answers) <= 2

@@ -33,7 +33,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        return not self.failures and not self.problem and self.requests > 0
+        """Somebody was answered, nobody wrongly, and it fell back and came back."""
+        moved = self.fallback_seconds is not None and self.rearmed_seconds is not None
+        return moved and not self.failures and not self.problem and self.requests > self.refused
 
 
 def judge_all(answers: Sequence[Answer], whole: Mapping[Ask, Answer]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ async def run_drills(
 
     Raises EngineError where the deployment does not even answer undisturbed.
     """
-    answers = await asyncio.gather(*(ask(address, each) for each in [*asks.short, *asks.long]))
+    answers = await asyncio.gather(*(ask(address, each) for each in [*asks.short, *asks.long, *asks.lasting]))
     whole = {answer.ask: _undisturbed(answer) for answer in answers}
     for name in names:
         stage = Stage(folder, address, whole, tell)

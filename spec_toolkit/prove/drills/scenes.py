@@ -4,7 +4,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from spec_toolkit.prove.drills.stage import SIDECAR, DrillFailed, Stage
+from spec_toolkit.prove.drills.stage import SIDECAR_PROCESS, DrillFailed, Stage
 from spec_toolkit.prove.streams import Ask, Endpoint
 from spec_toolkit.terms import FaultPoint
 
@@ -17,11 +17,12 @@ _CLIMB_SECONDS = 300.0  # until drafting is what the recipe says
 class Asks:
     short: list[Ask]
     long: list[Ask]  # still running when an engine is struck seconds after they began
+    lasting: list[Ask]  # longer than an engine that is replaced is given to finish: they move while it still lives
 
 
-async def _comes_back(stage: Stage, asks: Asks, seconds: float) -> None:
+async def _comes_back(stage: Stage, asks: list[Ask], seconds: float) -> None:
     """Under two streams, beside those that still run."""
-    async with stage.load(asks.short, at_once=2):
+    async with stage.load(asks, at_once=2):
         await stage.until_mode("full", seconds)
         stage.is_back()
 
@@ -36,7 +37,7 @@ async def overload(stage: Stage, asks: Asks) -> None:
         stage.is_safe()
         enough.set()
         stage.say("the load ends; two streams remain")
-        await _comes_back(stage, asks, _CLIMB_SECONDS)
+        await _comes_back(stage, asks.short, _CLIMB_SECONDS)
 
 
 async def drafter_raises(stage: Stage, asks: Asks) -> None:
@@ -50,7 +51,7 @@ async def drafter_raises(stage: Stage, asks: Asks) -> None:
             await stage.until_mode("zero_draft", _FALL_SECONDS)
             stage.is_safe()
         enough.set()
-        await _comes_back(stage, asks, _CLIMB_SECONDS)
+        await _comes_back(stage, asks.short, _CLIMB_SECONDS)
 
 
 async def scheduler_killed(stage: Stage, asks: Asks) -> None:
@@ -64,7 +65,7 @@ async def scheduler_killed(stage: Stage, asks: Asks) -> None:
         await stage.until_engine_serves(_START_SECONDS)
         stage.is_safe()
         enough.set()
-        await _comes_back(stage, asks, _START_SECONDS + _CLIMB_SECONDS)
+        await _comes_back(stage, asks.lasting, _START_SECONDS + _CLIMB_SECONDS)
 
 
 async def engine_hung(stage: Stage, asks: Asks) -> None:
@@ -78,19 +79,19 @@ async def engine_hung(stage: Stage, asks: Asks) -> None:
         await stage.until_engine_serves(_START_SECONDS)
         stage.is_safe()
         enough.set()
-        await _comes_back(stage, asks, _START_SECONDS + _CLIMB_SECONDS)
+        await _comes_back(stage, asks.lasting, _START_SECONDS + _CLIMB_SECONDS)
 
 
 async def sidecar_killed(stage: Stage, asks: Asks) -> None:
     """Nobody watches for a moment: the engine stays as it is, and another sidecar carries on with what the last one knew."""
     async with stage.load(asks.long, at_once=8):
         await stage.all_streaming(8)
-        before, victim = stage.mode(), stage.process(SIDECAR)
+        before, victim = stage.mode(), stage.process(SIDECAR_PROCESS)
         stage.strike(f"kill -9 of the sidecar; the mode is {before}")
         stage.signal(victim, signal.SIGKILL)
         await stage.until("another sidecar", lambda: stage.is_sidecar_other_than(victim), _FALL_SECONDS)
         stage.is_safe()
-        await stage.until_mode(before, _FALL_SECONDS)
+        await stage.until(f"the mode {before}", lambda: stage.mode() == before, _FALL_SECONDS)
         stage.is_back()
 
 
@@ -111,4 +112,4 @@ def make_asks(messages: list[str], prompts: list[str]) -> Asks:
         plain = [Ask(Endpoint.GENERATE, prompt, tokens) for prompt in prompts]
         return [each for pair in zip(chat, plain, strict=True) for each in pair]
 
-    return Asks(short=both(48), long=both(320))
+    return Asks(short=both(48), long=both(320), lasting=both(1200)[:2])

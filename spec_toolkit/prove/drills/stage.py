@@ -7,24 +7,28 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.launch.deployment import Folder
-from spec_toolkit.launch.events import Event
+from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.prove.drills.outcome import Moment, Outcome, judge_all, open_at, safe_tokens
 from spec_toolkit.prove.streams import Answer, Ask, keep_asking
 from spec_toolkit.sidecar.records import Snapshot, Taken
 
-SIDECAR = "spec_toolkit.sidecar.service"  # how its process is called
+SIDECAR_PROCESS = "spec_toolkit.sidecar.service"  # in its command line
 _LOOK_SECONDS = 0.05
 _FRESH_SECONDS = 15.0  # age of a snapshot that is still believed
 _TOKENS_SECONDS = 60.0  # until every stream has brought text
+
+
+_Record = TypeVar("_Record")
 
 
 class DrillFailed(Exception):  # noqa: N818 - what happened
@@ -85,7 +89,7 @@ class Stage:
     def is_sidecar_other_than(self, pid: int) -> bool:
         """Another one runs, and has looked at the engine."""
         found = self.snapshot()
-        others = [each for each in self._called(SIDECAR) if each != pid]
+        others = [each for each in self._called(SIDECAR_PROCESS) if each != pid]
         return (
             bool(others)
             and found is not None
@@ -170,12 +174,10 @@ class Stage:
     async def _watch(self) -> None:
         events, decisions = _Tail(self.folder.events_file), _Tail(self.folder.decisions_file)
         while True:
-            for line in events.read():
-                event = msgspec.json.decode(line, type=Event)
-                if event.kind.value != "phase":
+            for event in _decoded(events.read(), Event):
+                if event.kind is not Kind.PHASE:
                     self.say(event.text, who="supervisor", at=_unix(event.at))
-            for line in decisions.read():
-                taken = msgspec.json.decode(line, type=Taken)
+            for taken in _decoded(decisions.read(), Taken):
                 if taken.moved:
                     self.say(taken.why + _confirmed(taken), who="sidecar", at=_unix(taken.at))
             await asyncio.sleep(_LOOK_SECONDS)
@@ -218,6 +220,12 @@ class _Tail:
         whole = content.rpartition(b"\n")[0]
         self._read += len(whole) + 1 if whole else 0
         return whole.splitlines()
+
+
+def _decoded(lines: list[bytes], kind: type[_Record]) -> Iterator[_Record]:
+    for line in lines:
+        with suppress(msgspec.DecodeError):  # a full disk leaves half a line
+            yield msgspec.json.decode(line, type=kind)
 
 
 def _confirmed(taken: Taken) -> str:

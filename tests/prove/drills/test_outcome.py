@@ -1,3 +1,8 @@
+from typing import Any
+
+import msgspec
+import pytest
+
 from spec_toolkit.prove.drills.outcome import Outcome, judge_all, open_at, safe_tokens
 from spec_toolkit.prove.streams import Answer, Ask, Endpoint
 from spec_toolkit.report.drills import outcome_lines
@@ -37,7 +42,34 @@ def test_a_safe_token_is_the_first_after_the_fallback_of_a_stream_that_was_open_
     assert safe_tokens([young], struck=3.0, safe=5.0) == (None, None)
 
 
-def test_nothing_asked_is_nothing_held() -> None:
-    nothing = Outcome(drill="x", requests=0, refused=0, open_at_strike=0, failures=(), waited=0)
-    assert not nothing.passed
-    assert "DID NOT HOLD" in outcome_lines(nothing, ("rehearsal",))
+HELD = Outcome(
+    drill="x",
+    requests=3,
+    refused=1,
+    open_at_strike=2,
+    failures=(),
+    waited=0,
+    fallback_seconds=1.0,
+    rearmed_seconds=2.0,
+)
+
+
+def test_a_drill_holds_where_somebody_was_answered_and_it_fell_back_and_came_back() -> None:
+    assert HELD.passed
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"requests": 0, "refused": 0}, id="nothing-asked"),
+        pytest.param({"refused": 3}, id="everybody-refused"),
+        pytest.param({"failures": ("request 0: lost",)}, id="one-failed"),
+        pytest.param({"problem": "not within 60 s"}, id="no-end"),
+        pytest.param({"fallback_seconds": None}, id="never-fell-back"),
+        pytest.param({"rearmed_seconds": None}, id="never-came-back"),
+    ],
+)
+def test_nothing_less_holds(changes: dict[str, Any]) -> None:
+    outcome = msgspec.structs.replace(HELD, **changes)
+    assert not outcome.passed
+    assert "DID NOT HOLD" in outcome_lines(outcome, ("rehearsal",))

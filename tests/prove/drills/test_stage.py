@@ -1,0 +1,81 @@
+"""What a drill sees, on files that a deployment would have written."""
+
+import asyncio
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from spec_toolkit.launch.deployment import Folder, Status, identify
+from spec_toolkit.launch.events import Event, Kind
+from spec_toolkit.prove.drills.outcome import Moment
+from spec_toolkit.prove.drills.stage import DrillFailed, Stage
+from spec_toolkit.sidecar.records import Taken
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat()  # noqa: TID251 - what the writers of these files do
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    made = Folder(tmp_path / "drilled")
+    made.create()
+    return made
+
+
+def test_what_supervisor_and_sidecar_write_meanwhile_becomes_the_timeline(folder: Folder) -> None:
+    told: list[Moment] = []
+    stage = Stage(folder, "http://127.0.0.1:9", {}, told.append)
+    folder.append_event(Event(at=now(), elapsed_seconds=0, kind=Kind.READY, text="before it was looked at"))
+
+    async def scene() -> None:
+        async with stage.telling():
+            await asyncio.sleep(0)  # the first look notes where the files end
+            stage.strike("struck")
+            folder.append_event(Event(at=now(), elapsed_seconds=1, kind=Kind.PHASE, text="a phase is not told"))
+            folder.append_event(Event(at=now(), elapsed_seconds=1, kind=Kind.LOST, text="engine lost"))
+            with folder.decisions_file.open("ab") as file:
+                file.write(b'{"half": \n')
+                for moved in (False, True):
+                    line = Taken(at=now(), why=f"moved {moved}", before="full", rung="zero_draft", moved=moved)
+                    file.write(msgspec.json.encode(line) + b"\n")
+            await stage.until("the decision", lambda: len(told) == 3, 10)
+
+    asyncio.run(scene())
+    assert [(moment.who, moment.text) for moment in told] == [
+        ("drill", "struck"),
+        ("supervisor", "engine lost"),
+        ("sidecar", "moved True"),
+    ]
+
+
+def test_what_does_not_come_is_told_with_the_time_it_had(folder: Folder) -> None:
+    stage = Stage(folder, "http://127.0.0.1:9", {}, lambda _: None)
+    with pytest.raises(DrillFailed, match=r"waiting for full: not within 0.01 s; the mode is unknown"):
+        asyncio.run(stage.until_mode("full", 0.01))
+
+
+def test_a_process_is_found_in_the_sessions_of_this_deployment_alone(folder: Folder) -> None:
+    stage = Stage(folder, "http://127.0.0.1:9", {}, lambda _: None)
+    folder.write_status(Status(name="drilled", recipe="r", recipe_sha256="sha256:0"))
+    with pytest.raises(DrillFailed, match="0 processes are called 'python'"):
+        stage.process("python")
+    leader = identify(os.getsid(0))
+    assert leader is not None
+    folder.write_status(Status(name="drilled", recipe="r", recipe_sha256="sha256:0", keepers=(leader,)))
+    assert os.getpid() in stage._called("python") or os.getpid() == leader.pid
+
+
+def test_an_outcome_without_a_fallback_says_so(folder: Folder) -> None:
+    stage = Stage(folder, "http://127.0.0.1:9", {}, lambda _: None)
+    began = time.monotonic()
+    stage.strike("struck")
+    stage.is_back()
+    outcome = stage.outcome("x", "")
+    assert outcome.fallback_seconds is None
+    assert outcome.rearmed_seconds is not None
+    assert 0 <= outcome.rearmed_seconds <= time.monotonic() - began
