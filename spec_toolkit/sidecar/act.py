@@ -57,8 +57,11 @@ class Actuator(Protocol):
     async def set_rung(self, rung: Rung, known: Sequence[RankState]) -> Confirmed:
         """`known`: the rows as last read, empty if they were not. ActError where it did not take."""
 
-    async def ask_restart(self, *, speculate: bool, why: str) -> None:
-        """Returns when the supervisor has agreed to try. ActError where it has not."""
+    async def ask_restart(self, *, speculate: bool, why: str, hung: bool = False) -> None:
+        """Returns when the supervisor has agreed to try. ActError where it has not.
+
+        `hung`: the engine that serves is lost, and nothing it runs is waited for.
+        """
 
 
 class World:
@@ -74,8 +77,9 @@ class World:
             raise _not_taken(rung, (), "no engine takes requests now")
         return await set_rung(self.engine, rung, known, self._clock)
 
-    async def ask_restart(self, *, speculate: bool, why: str) -> None:
-        answer = await control.ask(self._folder, "restart", speculate=speculate, why=why[:_WHY_CHARACTERS])
+    async def ask_restart(self, *, speculate: bool, why: str, hung: bool = False) -> None:
+        said_so = {"hung": True} if hung else {}
+        answer = await control.ask(self._folder, "restart", speculate=speculate, why=why[:_WHY_CHARACTERS], **said_so)
         if not answer.get("ok"):
             wanted = "speculating" if speculate else "autoregressive"
             said = answer.get("why") or "no reason given"

@@ -23,8 +23,8 @@ from spec_toolkit.policy.modes import FAULTS, Rung
 from spec_toolkit.policy.state import Decision, State, first_state, hold, release
 from spec_toolkit.policy.telemetry import Window
 from spec_toolkit.sidecar.act import Actuator, Patience
-from spec_toolkit.sidecar.pending import News, Pending, arrived, fallen
-from spec_toolkit.sidecar.records import Carried, Hold, Taken
+from spec_toolkit.sidecar.pending import News, Pending, arrived, fallen, lost_unasked
+from spec_toolkit.sidecar.records import NEVER_AUTOREGRESSIVE, Carried, Hold, Taken
 from spec_toolkit.sidecar.scrape import Look
 from spec_toolkit.sidecar.sight import Sight
 from spec_toolkit.sidecar.story import Story
@@ -41,6 +41,7 @@ class Deployment:
     comeback: Comeback
     hang_seconds: float  # an engine that says nothing for so long hangs
     restart_seconds: float  # another engine serves within it, or the restart failed
+    always_speculates: bool = False  # the recipe allows no engine that does not
 
 
 class Controller:
@@ -91,16 +92,16 @@ class Controller:
         if route is None or limits is None:
             lacking = "there are no limits to decide by" if route else "no word yet of which engine takes requests"
             return self._stay(lacking, now_s)
-        if lost and self._pending is None and self.state and self.state.mode is not Mode.AUTOREGRESSIVE:
-            # The supervisor replaces it without being asked; what is left to do is to remember.
-            gone = decide(self.state, self.sight.window(self.state, limits, engine_lost=True), now_s, limits)
+        if lost and self._pending is None and self.state:
+            window = self.sight.window(self.state, limits, engine_lost=True)
+            gone = lost_unasked(self.state, window, now_s, limits)
             return self._carry_on(replace(gone, why=gone.why + self.sight.why), now_s)
         if self._pending is not None:
-            return self._await(self._pending, route, limits, now_s, lost=lost)
+            return await self._await(self._pending, route, limits, now_s, lost=lost)
         return await self._attend(route, limits, now_s)
 
     async def _attend(self, route: Route, limits: Limits, now_s: float) -> list[Taken]:
-        if self.sight.silent_seconds > self._deployment.hang_seconds:
+        if self._hangs:
             return await self._answer_hang(route, limits, now_s)
         if not route.address:
             return self._stay(f"no engine takes requests now{self.sight.why}", now_s)
@@ -136,18 +137,24 @@ class Controller:
 
     # Another engine that was asked for.
 
+    @property
+    def _hangs(self) -> bool:
+        return self.sight.silent_seconds > self._deployment.hang_seconds
+
     async def _answer_hang(self, route: Route, limits: Limits, now_s: float) -> list[Taken]:
         silent = f"engine_lost: no rank of engine {route.engine} has answered for {self.sight.silent_seconds:.0f} s"
         if not self.patience.allows(_AUTOREGRESSIVE, now_s):
             return self._stay(f"{silent}; {self.patience.problem}", now_s)
-        state = self.state or first_state(limits, now_s, Mode.AUTOREGRESSIVE)
-        gone = decide(state, self.sight.window(state, limits, engine_lost=True), now_s, limits)
         try:
-            await self._actuator.ask_restart(speculate=False, why=silent)
+            await self._actuator.ask_restart(speculate=False, why=silent, hung=True)
         except ActError as error:
             return self._failed(_AUTOREGRESSIVE, error, now_s)
         self.patience.took()
         self.sight.silent_seconds = 0.0
+        if self._pending is not None:
+            return self._stay(f"{self._pending.decision.before} stays: {silent}; another one is on its way", now_s)
+        state = self.state or first_state(limits, now_s, Mode.AUTOREGRESSIVE)
+        gone = decide(state, self.sight.window(state, limits, engine_lost=True), now_s, limits)
         # Lost it is, whatever becomes of the next one: remembered at once, and nothing more once that serves.
         decision = replace(
             gone, before=state.rung, signal=Signal.ENGINE_LOST, why=f"{state.rung} -> autoregressive: {silent}"
@@ -159,11 +166,13 @@ class Controller:
         until_s = now_s + self._deployment.restart_seconds
         return Pending(decision=decision, engine=self.sight.engine, until_s=until_s)
 
-    def _await(self, pending: Pending, route: Route, limits: Limits, now_s: float, *, lost: bool) -> list[Taken]:
-        decision, rung = pending.decision, self.sight.look.rung if pending.wants_draft else _AUTOREGRESSIVE
+    async def _await(self, pending: Pending, route: Route, limits: Limits, now_s: float, *, lost: bool) -> list[Taken]:
+        decision, rung = pending.decision, self.sight.look.rung if route.speculates else _AUTOREGRESSIVE
         news = pending.news(route, now_s, lost=lost)
         if news is News.NONE:
             self._pending = pending.watched(route)
+            if pending.wants_draft and self._hangs:  # the engine that serves until the other one does
+                return await self._answer_hang(route, limits, now_s)
             return self._stay(pending.asked_for(now_s), now_s)
         if news is News.ARRIVED and rung is None:
             return self._stay(self._unknown(route), now_s)
@@ -231,6 +240,9 @@ class Controller:
                 self.state, self._held = release(state), None
             return None
         if self.hold == self._held:
+            return None
+        if self.hold.mode is Mode.AUTOREGRESSIVE and self._deployment.always_speculates:
+            self.hold_problem = f"hold: is autoregressive; {NEVER_AUTOREGRESSIVE}. Hold another rung, or release it."
             return None
         try:
             return hold(state, self.hold.rung, now_s, limits)

@@ -31,7 +31,8 @@ class Pending(Struct, frozen=True, kw_only=True):
         return self.decision.state.mode is not Mode.AUTOREGRESSIVE
 
     def news(self, route: Route, now_s: float, *, lost: bool) -> News:
-        if route.address and route.engine != self.engine and route.speculates == self.wants_draft:
+        # Whatever came in place of an engine that was to go is what there is, also where it can draft after all.
+        if route.address and route.engine != self.engine and (route.speculates or not self.wants_draft):
             return News.ARRIVED
         given_up = self.begun and not route.returning
         return News.FAILED if now_s > self.until_s or (self.wants_draft and (lost or given_up)) else News.NONE
@@ -45,9 +46,22 @@ class Pending(Struct, frozen=True, kw_only=True):
 
     def not_come(self, why: str, now_s: float, limits: Limits) -> Decision:
         """Of one that was to draft: a speculating engine was lost, as the policy counts them."""
-        gone = decide(self.decision.state, Window(from_s=now_s, until_s=now_s, engine_lost=True), now_s, limits)
+        lost = Window(from_s=now_s, until_s=now_s, engine_lost=True)
+        gone = lost_unasked(self.decision.state, lost, now_s, limits)
         told = f"{self.decision.before} stays: engine_lost: the engine that was to return did not{why}"
         return replace(gone, before=self.decision.before, why=told)
+
+
+def lost_unasked(state: State, lost: Window, now_s: float, limits: Limits) -> Decision:
+    """A speculating engine ended: the supervisor does what is to be done, and what is left is to remember.
+
+    Where none speculates, it was one that was to return, for somebody else or for the sidecar before this one.
+    """
+    if state.mode is not Mode.AUTOREGRESSIVE:
+        return decide(state, lost, now_s, limits)
+    gone = decide(replace(state, mode=Mode.ZERO_DRAFT, steps=0), lost, now_s, limits)
+    why = f"{state.rung} stays: engine_lost: a speculating engine did not come to serve"
+    return replace(gone, before=state.rung, why=why)
 
 
 def arrived(state: State, rung: Rung, limits: Limits, now_s: float, *, faults_seen: int) -> State:

@@ -10,6 +10,10 @@ from spec_toolkit.policy.modes import Rung, ladder
 from spec_toolkit.policy.state import State
 from spec_toolkit.terms import Mode
 
+NEVER_AUTOREGRESSIVE = (
+    "policy.allow lacks it, so every engine of this deployment speculates, and restarting one would change nothing"
+)
+
 
 class Hold(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A person pinned a rung; `hold.json`."""

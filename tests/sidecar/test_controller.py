@@ -321,6 +321,7 @@ def test_an_engine_that_hangs_is_replaced_once(world):
     [(speculate, why)] = world.asked
     assert not speculate
     assert "no rank of engine 1 has answered for 41 s" in why
+    assert world.hung == [True]
     world.seconds(60)  # longer than a hang, while the other one starts
     assert len(world.asked) == 1
     assert len(world.controller.state.crash_times_s) == 1
@@ -328,6 +329,87 @@ def test_an_engine_that_hangs_is_replaced_once(world):
     assert world.seconds(3) == []
     assert world.rung == "autoregressive"
     assert len(world.controller.state.crash_times_s) == 1
+
+
+def test_a_stand_in_that_hangs_while_a_return_is_under_way_is_told_and_the_return_goes_on(world):
+    world.seconds(3)
+    stand_in = lose(world)
+    world.seconds(34)
+    world.route(stand_in, number=2, lost=1, returning=True)
+    stand_in.answers = False
+    world.seconds(40)
+    assert len(world.asked) == 1
+    world.seconds(2)
+    assert (world.asked[1][0], world.hung) == (False, [False, True])
+    told = [line.why for _, line in world.lines if "another one is on its way" in line.why]
+    assert [why.partition("; another")[0] for why in told] == [
+        "autoregressive stays: engine_lost: no rank of engine 2 has answered for 41 s"
+    ]
+    world.route(None, lost=1, returning=True)
+    world.seconds(5)
+    assert len(world.asked) == 2
+    world.route(FakeEngine(steps=0), number=3, lost=1)
+    assert [move.split(": ")[1] for move in world.seconds(1)] == ["autoregressive -> zero_draft profit_possible"]
+    assert len(world.controller.state.crash_times_s) == 1
+
+
+def test_a_return_that_fails_after_the_stand_in_hung_is_one_crash(world):
+    world.seconds(3)
+    stand_in = lose(world)
+    world.seconds(34)
+    world.route(stand_in, number=2, lost=1, returning=True)
+    stand_in.answers = False
+    world.seconds(42)
+    world.route(None, lost=1, returning=True)
+    world.seconds(5)
+    world.route(None, lost=2, returning=True)
+    world.seconds(1)
+    world.route(FakeEngine(steps=None), number=4, lost=2)
+    world.seconds(6)
+    assert world.rung == "autoregressive"
+    assert len(world.controller.state.crash_times_s) == 2
+    assert "cools down" in world.why
+
+
+def test_where_every_engine_speculates_the_next_one_after_a_hang_is_attended_to_at_once():
+    with World(always_speculates=True) as world:
+        world.seconds(3)
+        world.engine.answers = False
+        world.seconds(42)
+        world.route(None, lost=1, returning=True)
+        world.seconds(5)
+        world.route(FakeEngine(steps=0), number=2, lost=1)
+        assert [move.split(": ")[1].split()[2] for move in world.seconds(1)] == ["zero_draft"]
+        world.engine.fault()
+        world.seconds(1)
+        assert "draft_fault" in world.why
+        assert len(world.controller.state.crash_times_s) == 1
+
+
+def test_a_hold_of_autoregressive_where_every_engine_speculates_is_told_and_restarts_nothing():
+    with World(always_speculates=True) as world:
+        world.seconds(3)
+        world.controller.hold = held(Mode.AUTOREGRESSIVE, 0)
+        assert world.seconds(20) == []
+        assert not world.asked
+        assert "policy.allow lacks it" in world.controller.hold_problem
+
+
+def test_a_return_that_fails_under_a_new_sidecar_is_a_crash_all_the_same(world):
+    world.seconds(3)
+    stand_in = lose(world)
+    world.seconds(34)
+    assert len(world.asked) == 1
+    before = world.controller.carried(world.now_s)
+    with World(carried=before, engine=stand_in, now_s=world.now_s) as after:
+        after.route(stand_in, number=2, lost=1, returning=True)
+        after.seconds(2)
+        after.route(stand_in, number=2, lost=2)
+        after.seconds(1)
+        assert len(after.controller.state.crash_times_s) == 2
+        assert "a speculating engine did not come to serve" in after.why
+        after.seconds(40)
+        assert not after.asked, "a second crash waits twice as long"
 
 
 def test_before_it_hangs_nothing_is_believed_and_nothing_is_drafted_if_it_can_be(world):
@@ -377,6 +459,7 @@ def test_a_hold_of_autoregressive_and_one_back_go_through_the_supervisor(world):
     world.controller.hold = held(Mode.AUTOREGRESSIVE, 0)
     assert world.seconds(2) == []
     assert world.asked == [(False, "held by a person")]
+    assert world.hung == [False], "what it runs may end"
     world.route(FakeEngine(steps=None), number=2)
     assert world.seconds(1) == ["6: full -> autoregressive held"]
     assert world.seconds(50) == []

@@ -99,12 +99,20 @@ class World:
         chosen: Any = None,
         engine: FakeEngine | None = None,
         now_s: float = 0.0,
+        always_speculates: bool = False,
     ) -> None:
         self.now_s = now_s
         self.asked: list[tuple[bool, str]] = []  # restarts
+        self.hung: list[bool] = []  # of each of those, whether it says that the engine hangs
         self.refuses = ""  # why the supervisor does
         self.engine = engine or FakeEngine(steps=3)
-        deployment = Deployment(run=run, comeback=comeback, hang_seconds=HANG_SECONDS, restart_seconds=RESTART_SECONDS)
+        deployment = Deployment(
+            run=run,
+            comeback=comeback,
+            hang_seconds=HANG_SECONDS,
+            restart_seconds=RESTART_SECONDS,
+            always_speculates=always_speculates,
+        )
         self.controller = Controller(deployment, self, carried, draw=lambda: 1.0)
         self.controller.limits = chosen or limits()
         self._scraper: Scraper | None = None
@@ -160,8 +168,9 @@ class World:
     async def set_rung(self, rung: Rung, known: Sequence[RankState]) -> Confirmed:
         return await set_rung(self.engine, rung, known, lambda: self.now_s, seconds=self._patience)  # type: ignore[arg-type]
 
-    async def ask_restart(self, *, speculate: bool, why: str) -> None:
+    async def ask_restart(self, *, speculate: bool, why: str, hung: bool = False) -> None:
         self.asked.append((speculate, why))
+        self.hung.append(hung)
         if self.refuses:
             raise ActError.of("act.not-taken", "actuator", self.refuses)
 
