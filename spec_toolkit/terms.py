@@ -12,6 +12,13 @@ class Mode(Enum):
     AUTOREGRESSIVE = "autoregressive"  # an engine without speculation
 
 
+def mode_at(steps: int, most: int) -> Mode:
+    """What so many draft passes are for an engine that can make `most`. One that can only idle is not full."""
+    if steps == 0:
+        return Mode.ZERO_DRAFT
+    return Mode.FULL if steps == most else Mode.REDUCED
+
+
 class KnobMode(IntEnum):
     """A mode as the knob's number, since the engine's control endpoint carries numbers only: `KnobMode[mode.name]`.
 

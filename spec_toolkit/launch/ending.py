@@ -18,7 +18,7 @@ from spec_toolkit.launch.record import NOTHING_RUNS, Launch
 _FOLLOW_SECONDS = 0.1  # between two looks at the events
 _KEEPER_SECONDS = 15.0  # for a keeper to end its tree
 _STOP_MARGIN_SECONDS = 60.0  # beyond the drain time, until a stop counts as not taken
-_ENDED = ("stopped", "failed")
+ENDED_PHASES = ("stopped", "failed")  # nothing of it runs any more
 
 
 def follow(folder: Folder) -> Iterator[Event]:
@@ -54,7 +54,7 @@ def bury(folder: Folder, run: str) -> Event | None:
     """Record the end of a run whose supervisor is gone, and end what it may have left; None where there is nothing to bury."""
     with folder.asking():
         status = folder.status()
-        if status is None or status.run != run or status.phase in _ENDED or folder.has_owner():
+        if status is None or status.run != run or status.phase in ENDED_PHASES or folder.has_owner():
             return None
         left = [pid for keeper in status.keepers for pid in _sweep(keeper)]
         found = f"; {len(left)} processes were left and are ended" if left else "; it left no process"
@@ -87,7 +87,7 @@ def _event(text: str, kind: Kind, *, runbook: str = "") -> Event:
 def look(folder: Folder) -> Status:
     """How a deployment stands, as seen from outside: a supervisor that died without a word is found and recorded."""
     status = folder.status()
-    if status and status.phase not in _ENDED and not folder.has_owner():
+    if status and status.phase not in ENDED_PHASES and not folder.has_owner():
         with suppress(FactsError):  # somebody is starting it, and will say how it stands
             bury(folder, status.run)
         status = folder.status()

@@ -27,7 +27,7 @@ from spec_toolkit.launch.record import Launch, Record
 from spec_toolkit.launch.rotating_log import RotatingLog
 from spec_toolkit.launch.spec import LaunchSpec, settled
 from spec_toolkit.launch.watch import Watch, is_launcher
-from spec_toolkit.terms import KnobMode
+from spec_toolkit.terms import KnobMode, mode_at
 
 _TELL_SECONDS = 5.0  # from a request that broke off to the engine's end
 _END_SECONDS = 1.0  # from the launcher's end to its keeper's, which tells the exit code
@@ -132,7 +132,7 @@ class RealEngine:
             await asyncio.gather(checking, return_exceptions=True)
 
     async def lower(self, steps: int, most: int) -> None:
-        mode = KnobMode.ZERO_DRAFT if steps == 0 else KnobMode.FULL if steps == most else KnobMode.REDUCED
+        mode = KnobMode[mode_at(steps, most).name]
         async with EngineClient(self.spec.address, admin_key=self._key) as client:
             await client.command(epoch=_FIRST_EPOCH, mode=mode, steps=steps)
             ranks = await client.ranks()

@@ -23,7 +23,7 @@ from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal
-from spec_toolkit.terms import Method, Mode
+from spec_toolkit.terms import Method, Mode, mode_at
 
 _FOLLOW_SECONDS = 0.1  # between two looks at the events
 _OWNED_SECONDS = 60.0  # for the supervisor's imports, on a busy machine
@@ -86,13 +86,7 @@ def rungs(plan: Plan) -> tuple[int, ...]:
         return ()
     counts = plan.steps or ((plan.shape.num_steps,) if plan.shape else ())
     allowed = plan.recipe.policy.allow
-    return tuple(steps for steps in counts if _mode_at(steps, max(counts)) in allowed)
-
-
-def _mode_at(steps: int, most: int) -> Mode:
-    if steps == most:
-        return Mode.FULL
-    return Mode.REDUCED if steps else Mode.ZERO_DRAFT
+    return tuple(steps for steps in counts if mode_at(steps, max(counts)) in allowed)
 
 
 def _place(models: Models, folder: Folder, port: int) -> Place:

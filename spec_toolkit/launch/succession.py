@@ -28,7 +28,7 @@ from spec_toolkit.launch.record import Launch, Record
 from spec_toolkit.launch.route import Routes
 from spec_toolkit.launch.smoke import Smoke
 from spec_toolkit.launch.spec import LaunchSpec
-from spec_toolkit.terms import Comeback, Mode
+from spec_toolkit.terms import Comeback, Mode, mode_at
 
 
 class Step(Enum):
@@ -285,9 +285,7 @@ class Succession:
     def _mode(self, *, speculates: bool, steps: int) -> str:
         if not speculates:
             return Mode.AUTOREGRESSIVE.value
-        if steps == max(self._launch.steps, default=steps):
-            return Mode.FULL.value
-        return Mode.REDUCED.value if steps else Mode.ZERO_DRAFT.value
+        return mode_at(steps, max(self._launch.steps, default=steps)).value
 
 
 async def _dropped(*tasks: "asyncio.Task[Any]") -> None:

@@ -8,7 +8,7 @@ A command is judged as a whole and takes effect as a whole. Nothing raises: an e
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spec_toolkit.terms import KNOB_KEYS, KnobAnswer, KnobMode
+from spec_toolkit.terms import KNOB_KEYS, KnobAnswer, KnobMode, mode_at
 
 KEYS = frozenset(KNOB_KEYS)
 
@@ -137,10 +137,8 @@ def judge(
 
 
 def mode_of(steps: int, candidates: tuple[int, ...]) -> KnobMode:
-    """The mode that these steps are, where `candidates` are all there is. An engine that can only idle is not full."""
-    if steps == 0:
-        return KnobMode.ZERO_DRAFT
-    return KnobMode.FULL if steps == max(candidates) else KnobMode.REDUCED
+    """The mode that these steps are, where `candidates` are all there is."""
+    return KnobMode[mode_at(steps, max(candidates)).name]
 
 
 def whole(value: object) -> int | None:

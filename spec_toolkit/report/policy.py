@@ -1,7 +1,8 @@
 """What the policy does to a deployment, as text. Pure: records in, strings out."""
 
 from spec_toolkit.gateway.counters import Snapshot as Counted
-from spec_toolkit.report.standing import ENDED_PHASES, Standing
+from spec_toolkit.launch.ending import ENDED_PHASES
+from spec_toolkit.report.standing import Standing
 from spec_toolkit.sidecar.records import Snapshot
 
 _SILENT_SECONDS = 5.0  # a sidecar writes once a second

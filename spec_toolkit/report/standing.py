@@ -12,8 +12,6 @@ from spec_toolkit.launch.deployment import Folder, Status
 from spec_toolkit.launch.ending import look
 from spec_toolkit.sidecar.records import Hold, Snapshot
 
-ENDED_PHASES = ("stopped", "failed")  # nothing of it runs any more
-
 _Record = TypeVar("_Record", bound=Struct)
 
 
