@@ -21,7 +21,10 @@ _EVENT_BYTES = 8 * 2**20
 
 
 class EngineClient:
-    """`async with EngineClient("http://127.0.0.1:30000") as engine: ...`"""
+    """`async with EngineClient("http://127.0.0.1:30000") as engine: ...`
+
+    The admin key goes with the two calls that change the engine and with no other: nothing else needs it.
+    """
 
     def __init__(self, address: str, *, admin_key: str | None = None) -> None:
         self.address = address
@@ -48,7 +51,7 @@ class EngineClient:
         return status == 200
 
     async def text(self, path: str) -> str:
-        """The body of GET `path` whatever its status; sends no key."""
+        """The body of GET `path` whatever its status."""
         _, body = await self._call("GET", path, seconds=READ_SECONDS)
         return body
 
@@ -134,7 +137,8 @@ class EngineClient:
     async def _set(self, numbers: Mapping[str, int], *, seconds: float) -> bool:
         """One command to every rank; whether all that answer took it."""
         path = "/set_internal_state"
-        status, text = await self._call("POST", path, seconds=seconds, body={"server_args": numbers})
+        key = {"Authorization": f"Bearer {self._admin_key}"} if self._admin_key else {}
+        status, text = await self._call("POST", path, seconds=seconds, body={"server_args": numbers}, headers=key)
         answers = _read_booleans(text) if status == 200 else None
         if not answers:
             raise self._refused(path, status, text)
@@ -155,9 +159,14 @@ class EngineClient:
         return answer
 
     async def _call(
-        self, method: str, path: str, *, seconds: float, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        seconds: float,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, str]:
-        headers = {"Authorization": f"Bearer {self._admin_key}"} if self._admin_key else {}
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._open.request(
