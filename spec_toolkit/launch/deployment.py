@@ -119,6 +119,10 @@ class Folder:
             self.events_file,
             self.socket_note,
             self.supervisor_log,
+            self.hold,
+            self.limits,
+            self.sidecar_snapshot,
+            self.gateway_snapshot,
         ):
             file.unlink(missing_ok=True)
         for old in (old for name in _LOGS for old in self.path.glob(f"{name}.log*")):

@@ -4,15 +4,33 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from spec_toolkit.errors import FactsError
+from spec_toolkit.errors import FactsError, RecipeError
 from spec_toolkit.launch.deployment import Folder, write_json
+from spec_toolkit.launch.record import Launch
 from spec_toolkit.planning.limits import Limits
-from spec_toolkit.sidecar.records import Hold, read_rung
+from spec_toolkit.sidecar.records import NEVER_AUTOREGRESSIVE, Hold, read_rung
+from spec_toolkit.terms import Mode
 
 
 def pin(folder: Folder, rung: str) -> Hold:
-    """RecipeError where the deployment's ladder has no such rung; FactsError where its ladder cannot be read."""
+    """RecipeError where the deployment has no such rung; FactsError where it does not run, or its ladder cannot be read."""
+    if not folder.has_owner():
+        raise FactsError.of(
+            "hold.not-running",
+            folder.name,
+            "does not run",
+            why="a hold is of one run, and the next one starts without",
+            remedy="Deploy it first.",
+        )
     wanted = read_rung(rung, _read_limits(folder))
+    if wanted.mode is Mode.AUTOREGRESSIVE and always_speculates(_read_launch(folder)):
+        raise RecipeError.of(
+            "hold.never-autoregressive",
+            "hold",
+            f"is {rung!r}",
+            why=NEVER_AUTOREGRESSIVE,
+            remedy="Hold another rung, or allow it in the recipe and deploy that.",
+        )
     now = datetime.now(UTC).isoformat(timespec="milliseconds")  # noqa: TID251 - an edge: tells one hold from the next
     held = Hold(mode=wanted.mode, steps=wanted.steps, at=now)
     write_json(folder.hold, held)
@@ -27,6 +45,24 @@ def unpin(folder: Folder) -> Hold | None:
         held = None
     folder.hold.unlink(missing_ok=True)
     return held
+
+
+def always_speculates(launch: Launch) -> bool:
+    """Whether what stands in for a lost engine speculates too, because the recipe allows nothing else."""
+    return bool(launch.attempts) and launch.attempts[-1].speculates
+
+
+def _read_launch(folder: Folder) -> Launch:
+    try:
+        return msgspec.json.decode(folder.launch.read_bytes(), type=Launch)
+    except (FileNotFoundError, msgspec.DecodeError) as error:
+        raise FactsError.of(
+            "hold.launch-unreadable",
+            str(folder.launch),
+            f"cannot be read ({type(error).__name__})",
+            why="what this deployment may start is not known",
+            remedy="Deploy it again.",
+        ) from None
 
 
 def _read_limits(folder: Folder) -> Limits:

@@ -30,6 +30,7 @@ from spec_toolkit.sidecar.files import (
     write_carried,
     write_snapshot,
 )
+from spec_toolkit.sidecar.hold import always_speculates
 from spec_toolkit.sidecar.records import Carried, Hold, Taken
 from spec_toolkit.sidecar.scrape import Look, Scraper
 from spec_toolkit.sidecar.snapshot import take_snapshot
@@ -72,6 +73,7 @@ class Service:
             comeback=launch.comeback,
             hang_seconds=launch.hang_seconds,
             restart_seconds=restart_seconds,
+            always_speculates=always_speculates(launch),
         )
         self._controller = Controller(deployment, self._world, carried)
         self._scraper: Scraper | None = None

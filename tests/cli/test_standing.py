@@ -14,6 +14,7 @@ from spec_toolkit.launch.deployment import Folder, Status, write_json
 from spec_toolkit.sidecar.files import write_snapshot
 from tests.policy.traces import limits
 from tests.report.test_policy import FULL
+from tests.sidecar.test_files import launch
 
 DEADLINE_SECONDS = 60.0
 
@@ -24,7 +25,7 @@ def deployment(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = Folder(tmp_path / "spec-toolkit" / "deployments" / "d")
     folder.create()
-    folder.launch.write_text("{}")
+    write_json(folder.launch, launch())
     folder.write_status(
         Status(
             name="d",

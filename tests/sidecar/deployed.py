@@ -114,6 +114,7 @@ class Deployed:
                 stderr=log,
             )
         assert process.stdin is not None
+        owned = self.folder.own()  # as its supervisor would: it runs
         try:
             process.stdin.write(encode_route(self.route()))
             process.stdin.flush()
@@ -126,6 +127,7 @@ class Deployed:
             finally:
                 process.kill()
                 process.wait(10)
+                os.close(owned)
 
     def route(self) -> Route:
         return Route(generation=1, address=self.address, engine=1, speculates=True, steps=3)

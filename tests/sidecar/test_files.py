@@ -1,18 +1,23 @@
 """What crosses between sidecars, and between a sidecar and people."""
 
+import os
+from contextlib import contextmanager
+
 import msgspec
 import pytest
 
 from spec_toolkit.errors import FactsError, RecipeError
-from spec_toolkit.launch.deployment import Folder, write_json
+from spec_toolkit.launch.deployment import Folder, Status, write_json
+from spec_toolkit.launch.record import Front, Launch
+from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.planning.limits import Limits
 from spec_toolkit.policy.state import first_state
 from spec_toolkit.sidecar import files
 from spec_toolkit.sidecar.files import Watched, append_decision, read_carried, try_writing, write_carried
-from spec_toolkit.sidecar.hold import pin, unpin
+from spec_toolkit.sidecar.hold import always_speculates, pin, unpin
 from spec_toolkit.sidecar.records import Carried, Hold, Taken, read_rung
 from spec_toolkit.sidecar.service import Clock
-from spec_toolkit.terms import Mode
+from spec_toolkit.terms import Comeback, Mode
 from tests.sidecar.world import limits
 
 
@@ -26,6 +31,37 @@ def folder(tmp_path):
 def carried(**changed) -> Carried:
     given = {"state": first_state(limits(), 5.0, Mode.FULL), "run": "run-a", "engine": 1, "written_s": 6.0}
     return Carried(**{**given, **changed})
+
+
+def launch(*, attempts: tuple[bool, ...] = (True, True, False)) -> Launch:
+    """`attempts`: whether each speculates."""
+    specs = tuple(
+        LaunchSpec(
+            command=(), set_environment={}, unset_environment=(), address="", speculates=speculates, processes=()
+        )
+        for speculates in attempts
+    )
+    return Launch(
+        status=Status(name="d", recipe="r.yaml", recipe_sha256="0", run="run-a"),
+        attempts=specs,
+        tokenizer=None,
+        ready_seconds=60.0,
+        drain_seconds=5.0,
+        front=Front(port=1, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=10.0),
+        comeback=Comeback.BESIDE,
+        hang_seconds=40.0,
+    )
+
+
+@contextmanager
+def running(folder: Folder, **chosen):
+    write_json(folder.launch, launch(**chosen))
+    write_json(folder.limits, limits())
+    owned = folder.own()
+    try:
+        yield
+    finally:
+        os.close(owned)
 
 
 def test_what_is_left_is_found_again(folder):
@@ -118,8 +154,8 @@ def test_a_full_disk_is_told_and_survived(folder):
 
 
 def test_a_hold_is_written_for_the_owner_alone_and_taken_back(folder):
-    write_json(folder.limits, limits())
-    held = pin(folder, "reduced(1)")
+    with running(folder):
+        held = pin(folder, "reduced(1)")
     assert (held.mode, held.steps) == (Mode.REDUCED, 1)
     assert folder.hold.stat().st_mode & 0o777 == 0o600
     assert unpin(folder) == held
@@ -162,12 +198,44 @@ def test_of_two_reduced_rungs_one_must_be_named():
 
 
 def test_without_limits_there_is_no_ladder_to_hold_on(folder):
-    with pytest.raises(FactsError, match="no-limits"):
-        pin(folder, "full")
-    folder.limits.write_text("{")
-    with pytest.raises(FactsError, match="limits-unreadable"):
-        pin(folder, "full")
+    with running(folder):
+        folder.limits.unlink()
+        with pytest.raises(FactsError, match="no-limits"):
+            pin(folder, "full")
+        folder.limits.write_text("{")
+        with pytest.raises(FactsError, match="limits-unreadable"):
+            pin(folder, "full")
     assert not folder.hold.exists()
+
+
+def test_what_does_not_run_is_not_held_and_a_hold_ends_with_its_run(folder):
+    with running(folder):
+        pin(folder, "full")
+    with pytest.raises(FactsError, match=r"does not run.*\[hold.not-running\]"):
+        pin(folder, "zero_draft")
+    folder.clear()
+    assert not folder.hold.exists()
+
+
+def test_what_was_seen_and_counted_of_a_run_is_not_taken_for_the_next_ones(folder):
+    seen = (folder.sidecar_snapshot, folder.gateway_snapshot, folder.limits)
+    for file in (*seen, folder.policy_state, folder.decisions_file):
+        file.write_text("{}")
+    folder.clear()
+    assert not [file.name for file in seen if file.exists()]
+    assert folder.policy_state.exists(), "crashes outlive a run"
+    assert folder.decisions_file.exists()
+
+
+def test_where_every_engine_speculates_autoregressive_is_not_held(folder):
+    assert not always_speculates(launch())
+    with running(folder, attempts=(True, True)):
+        with pytest.raises(RecipeError, match=r"policy.allow lacks it.*\[hold.never-autoregressive\]"):
+            pin(folder, "autoregressive")
+        assert not folder.hold.exists()
+        assert pin(folder, "zero_draft").mode is Mode.ZERO_DRAFT
+    with running(folder):
+        assert pin(folder, "autoregressive").mode is Mode.AUTOREGRESSIVE
 
 
 def test_the_clock_goes_on_from_what_was_written_down_and_never_back():
