@@ -61,10 +61,10 @@ class Controller:
         self.patience = Patience(draw)
         self.sight = Sight(engine=ours.engine if ours else 0, lost=ours.lost if ours else 0)
         self.story = Story()
-        self.limits: Limits | None = None
-        self.hold: Hold | None = None
+        self.limits: Limits | None = ours.limits if ours else None
+        self.hold: Hold | None = ours.hold if ours else None
         self.hold_problem = ""
-        self._held = ours.hold if ours else None  # the last hold that was carried out
+        self._held = self.hold  # the last hold that was carried out
         self._pending: Pending | None = None
         self.seen: Window | None = None  # that was last decided on
         self.state: State | None = carried.state if carried else None
@@ -82,6 +82,7 @@ class Controller:
             engine=self.sight.engine,
             lost=self.sight.lost,
             hold=self._held,
+            limits=self.limits,
             written_s=now_s,
         )
 

@@ -19,43 +19,41 @@ _LARGEST_BYTES = 2**20  # of decisions.jsonl, and of the one before it: some tho
 class Watched(Generic[_Record]):
     """A file that people edit while we run. What cannot be read changes nothing but `problem`."""
 
-    def __init__(self, path: Path, kind: type[_Record]) -> None:
+    def __init__(self, path: Path, kind: type[_Record], in_force: _Record | None = None) -> None:
+        """`in_force`: what whoever watched it before us had read of it."""
         self._path = path
         self._kind = kind
         self._seen: tuple[int, int, int] | None = None
-        self.record: _Record | None = None  # the last one that was good
+        self.record = in_force  # the last one that was good
         self.problem = ""  # why what stands there now is not in force; empty while it is
         self.absent = True
 
     def refresh(self) -> bool:
-        """Whether the file changed since the last call: told once, however often it is looked at."""
-        found = self._look()
-        if found == self._seen:
-            return False
-        first, self._seen = self._seen is None, found
-        self.absent = found is None
-        if found is None:
-            self.problem = ""
-            return not first
-        try:
-            self.record = msgspec.json.decode(self._path.read_bytes(), type=self._kind)
-            self.problem = ""
-        except FileNotFoundError:  # just now
-            self.absent, self._seen = True, None
-        except (msgspec.DecodeError, OSError) as error:
-            kept = "what was in force stays" if self.record else "nothing is in force"
-            said = "; ".join(str(error).splitlines())
-            self.problem = (
-                f"{self._path.name}: {said}; {kept}. Mend it; it is read again when it changes. [sidecar.unreadable]"
-            )
-        return True
-
-    def _look(self) -> tuple[int, int, int] | None:
+        """Whether there is something new since the last call: told once, however often it is looked at."""
+        before = self.problem
         try:
             found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+            seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if seen == self._seen:
+                return False
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            was, self.absent, self._seen, self.problem = self.absent, True, None, ""
+            return not was or before != ""
+        except OSError as error:  # it may be there and good: neither gone nor changed, and looked at again
+            self.absent, self._seen, self.problem = False, None, self._unread(str(error), "as soon as it can be")
+            return self.problem != before
+        self.absent, self._seen = False, seen
+        try:
+            self.record, self.problem = msgspec.json.decode(content, type=self._kind), ""
+        except msgspec.DecodeError as error:
+            said = "; ".join(str(error).splitlines())
+            self.problem = self._unread(said, "when it changes")
+        return True
+
+    def _unread(self, said: str, again: str) -> str:
+        kept = "what was in force stays" if self.record else "nothing is in force"
+        return f"{self._path.name}: {said}; {kept}. Mend it; it is read again {again}. [sidecar.unreadable]"
 
 
 def read_carried(folder: Folder) -> tuple[Carried | None, str]:

@@ -35,6 +35,7 @@ class Carried(Struct, frozen=True, kw_only=True):
     engine: int  # the engine the state is about, as the route counts; 0: none
     lost: int = 0  # of the run's lost engines, those answered
     hold: Hold | None = None  # the last one that was carried out
+    limits: Limits | None = None  # in force; the file may since have become unreadable
     written_s: float = 0.0  # the clock must not go back behind it
 
 

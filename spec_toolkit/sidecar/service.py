@@ -64,8 +64,6 @@ class Service:
         self._admin_key = admin_key
         self._written: Carried | None = carried
         self._clock = Clock(carried.written_s if carried else 0.0)
-        self._limits = Watched(folder.limits, Limits)
-        self._hold = Watched(folder.hold, Hold)
         self._world = World(folder, self._clock)
         restart_seconds = launch.ready_seconds + launch.drain_seconds + _RESTART_MARGIN_SECONDS
         deployment = Deployment(
@@ -76,6 +74,8 @@ class Service:
             always_speculates=always_speculates(launch),
         )
         self._controller = Controller(deployment, self._world, carried)
+        self._limits = Watched(folder.limits, Limits, self._controller.limits)
+        self._hold = Watched(folder.hold, Hold, self._controller.hold)
         self._scraper: Scraper | None = None
         self._route: Route | None = None  # the newest, not yet looked at
         self._changed = asyncio.Event()
@@ -144,7 +144,10 @@ class Service:
             self._controller.limits = self._limits.record  # a file that is gone changes nothing
         if self._hold.refresh():
             self._tell(self._hold.problem)
-            self._controller.hold = None if self._hold.absent else self._hold.record
+        if self._hold.absent:
+            self._controller.hold = None
+        elif not self._hold.problem:  # what cannot be read neither holds nor releases
+            self._controller.hold = self._hold.record
 
     def _write_down(self, taken: list[Taken]) -> None:
         now_s = self._clock()
@@ -162,13 +165,16 @@ class Service:
         if carried is not None and (
             before is None or msgspec.structs.replace(carried, written_s=before.written_s) != before
         ):
-            writes.append(partial(write_carried, self._folder, carried, before))
-            self._written = carried
+            writes.append(partial(self._write_carried, carried))
         writes.append(partial(write_snapshot, self._folder, snapshot))
         problem = next((said for said in map(try_writing, writes) if said), "")
         if problem != self._unwritten:
             self._tell(f"Not everything is written down: {problem}" if problem else "Everything is written down again.")
         self._unwritten = problem
+
+    def _write_carried(self, carried: Carried) -> None:
+        write_carried(self._folder, carried, self._written)
+        self._written = carried  # else it is tried again at the next turn
 
     def _tell(self, text: str) -> None:
         if text:

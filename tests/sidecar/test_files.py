@@ -134,6 +134,42 @@ def test_a_file_that_is_taken_away_is_noticed(folder):
     assert not watched.refresh()
 
 
+def test_a_bad_file_keeps_what_the_watcher_before_had_read(folder):
+    folder.limits.write_text("{")
+    watched = Watched(folder.limits, Limits, limits(queue_high=5))
+    assert watched.refresh()
+    assert watched.record == limits(queue_high=5)
+    assert "what was in force stays" in watched.problem
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_gone_and_is_looked_at_again(folder):
+    write_json(folder.hold, Hold(mode=Mode.FULL, steps=3, at="then"))
+    watched = Watched(folder.hold, Hold)
+    watched.refresh()
+    aside = folder.path / "aside"
+    folder.hold.rename(aside)
+    folder.hold.symlink_to(folder.hold)  # a loop: stat fails, and the file is not absent
+    assert watched.refresh()
+    assert not watched.absent
+    assert "it is read again as soon as it can be" in watched.problem
+    assert not watched.refresh(), "told once"
+    folder.hold.unlink()
+    aside.rename(folder.hold)
+    assert watched.refresh()
+    assert (watched.absent, watched.problem) == (False, "")
+
+
+def test_a_file_that_cannot_be_read_is_not_gone_either(folder):
+    folder.hold.mkdir()
+    watched = Watched(folder.hold, Hold)
+    assert watched.refresh()
+    assert (watched.absent, watched.record) == (False, None)
+    assert "Is a directory" in watched.problem
+    folder.hold.rmdir()
+    assert watched.refresh()
+    assert (watched.absent, watched.problem) == (True, "")
+
+
 def test_the_record_of_decisions_has_an_end(folder, monkeypatch):
     monkeypatch.setattr(files, "_LARGEST_BYTES", 2000)
     for number in range(100):

@@ -1,13 +1,24 @@
 """The sidecar's process where no engine answers: what it is told, what it says, and how it ends."""
 
+import asyncio
 import signal
 import socket
 import time
 
+import msgspec
 import pytest
 
+from spec_toolkit.launch.deployment import write_json
+from spec_toolkit.launch.record import Launch
 from spec_toolkit.launch.route import Route, encode_route
-from tests.sidecar.deployed import Deployed
+from spec_toolkit.policy.state import first_state
+from spec_toolkit.sidecar import files
+from spec_toolkit.sidecar.records import Carried, Hold
+from spec_toolkit.sidecar.service import Service
+from spec_toolkit.terms import Mode
+from tests.sidecar.deployed import Deployed, quick_limits
+
+NO_DRAFT = Route(generation=1, address="http://127.0.0.1:9", engine=1, speculates=False, steps=0)  # decided on unseen
 
 
 @pytest.fixture
@@ -97,6 +108,67 @@ def test_without_limits_nothing_is_decided_until_there_are_some(deployed):
         assert "nothing is in force" in bad.limits_problem
         deployed.folder.limits.write_bytes(good)
         deployed.wait("they are in force", lambda seen: "has not said yet" in seen.why)
+
+
+def test_limits_that_became_unreadable_stay_in_force_for_the_next_sidecar(deployed, monkeypatch):
+    monkeypatch.setattr(deployed, "route", lambda: NO_DRAFT)
+    write_json(deployed.folder.limits, quick_limits(queue_high=7))
+    with deployed.sidecar():
+        deployed.wait("they are in force", lambda seen: seen.mode == "autoregressive")
+        deployed.folder.limits.write_text("{")
+        deployed.wait("the bad file is told", lambda seen: bool(seen.limits_problem))
+    deployed.folder.sidecar_snapshot.unlink()
+    with deployed.sidecar():
+        seen = deployed.wait("it is told again", lambda seen: bool(seen.limits_problem))
+        assert "what was in force stays" in seen.limits_problem
+        assert seen.why.startswith("autoregressive stays")
+    assert deployed.carried().limits == quick_limits(queue_high=7)
+
+
+def test_a_hold_that_cannot_be_read_at_a_sidecars_start_is_kept(deployed, monkeypatch):
+    monkeypatch.setattr(deployed, "route", lambda: NO_DRAFT)
+    held = Hold(mode=Mode.AUTOREGRESSIVE, steps=0, at="then")
+    state = msgspec.structs.replace(first_state(quick_limits(), 5.0, Mode.AUTOREGRESSIVE), held=True)
+    write_json(deployed.folder.policy_state, Carried(state=state, run="run-a", engine=1, hold=held, written_s=6.0))
+    deployed.folder.hold.write_text("{")
+    with deployed.sidecar():
+        seen = deployed.wait("it decides", lambda seen: seen.why.startswith("autoregressive stays"))
+        assert seen.held
+        assert "hold.json" in seen.hold_problem
+        deployed.folder.hold.unlink()
+        deployed.wait("it is released", lambda seen: not seen.held)
+
+
+def test_a_state_that_a_full_disk_lost_is_written_at_the_next_turn(deployed, monkeypatch):
+    tries = []
+
+    def full_once(path, content):
+        tries.append(path)
+        if len(tries) == 1:
+            raise OSError(28, "No space left on device", path.name)
+        files.replace_file(path, content)
+
+    monkeypatch.setattr(files, "write_private", full_once)
+    launch = msgspec.json.decode(deployed.folder.launch.read_bytes(), type=Launch)
+
+    async def live() -> None:
+        service = Service(deployed.folder, launch, "key")
+        lines = asyncio.StreamReader()
+        lines.feed_data(encode_route(NO_DRAFT))
+        tasks = [asyncio.create_task(work) for work in (service.follow(lines), service.run())]
+        try:
+            async with asyncio.timeout(20):
+                while not deployed.folder.policy_state.exists():
+                    assert not any(task.done() for task in tasks)
+                    await asyncio.sleep(0.05)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(live())
+    assert deployed.carried().state.mode is Mode.AUTOREGRESSIVE
+    assert len(tries) == 2
 
 
 def test_the_admin_key_is_in_nothing_it_writes(deployed):
