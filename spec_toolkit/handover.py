@@ -37,6 +37,14 @@ class HookType(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relied:
+    """A definition of the engine's that hooks lean on without hooking it."""
+
+    target: str  # dotted, as a hook's
+    fingerprint: str  # SHA-256 of the source the hooks were written for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandedHook:
     """One hook on one target, resolved: nothing is left to be looked up inside the engine."""
 
@@ -49,6 +57,7 @@ class HandedHook:
     type: HookType
     roles: tuple[Role, ...]
     may_keep: tuple[str, ...] = ()  # holders known to keep the unhooked function without calling it
+    relies_on: tuple[Relied, ...] = ()  # the whole patch's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +126,7 @@ def _handed_hook(item: dict[str, Any]) -> HandedHook:
             "type": HookType(item["type"]),
             "roles": tuple(Role(role) for role in item["roles"]),
             "may_keep": tuple(item["may_keep"]),
+            "relies_on": tuple(Relied(**relied) for relied in item["relies_on"]),
         }
     )
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spec_toolkit.handover import (
     HandedHook,
     HookType,
+    Relied,
     Report,
     Role,
     decode_list,
@@ -31,6 +32,7 @@ hooks = st.builds(
     type=st.sampled_from(HookType),
     roles=st.lists(st.sampled_from(Role)).map(tuple),
     may_keep=st.lists(words).map(tuple),
+    relies_on=st.lists(st.builds(Relied, target=words, fingerprint=words), max_size=2).map(tuple),
 )
 reports = st.builds(
     Report,

@@ -63,6 +63,14 @@ class Target(_Strict, frozen=True, kw_only=True):
     may_keep: tuple[Holder, ...] = ()
 
 
+class Relied(_Strict, frozen=True, kw_only=True):
+    """A definition of the engine's that the hooks lean on without hooking it."""
+
+    target: str  # dotted, as a target's
+    fingerprint: str
+    why: str  # what the hooks take for granted of it
+
+
 class Behaviour(_Strict, frozen=True, kw_only=True):
     standing: Standing
     note: str = ""
@@ -84,6 +92,7 @@ class PatchFile(_Strict, frozen=True, kw_only=True):
     behaviour: Behaviours
     drop_when: str
     targets: tuple[Target, ...]
+    relies_on: tuple[Relied, ...] = ()
 
 
 def read_patch_file(path: Path) -> PatchFile:
@@ -136,7 +145,7 @@ def _explain(path: Path, message: str, lines: dict[str, int]) -> Finding:
 
 
 def _known_keys() -> list[str]:
-    records: tuple[type[_Strict], ...] = (PatchFile, Target, Holder, Behaviours, Behaviour)
+    records: tuple[type[_Strict], ...] = (PatchFile, Target, Holder, Relied, Behaviours, Behaviour)
     return [name for record in records for name in record.__struct_fields__]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from spec_toolkit.engine.patch_file import AppliesTo, Family, PatchFile, Standing, read_patch_file
 from spec_toolkit.errors import EngineError, Finding, SpecError, Verdict
 from spec_toolkit.fingerprint import TargetMissing, fingerprint, package_folder
-from spec_toolkit.handover import HandedHook, Role, encode_list
+from spec_toolkit.handover import HandedHook, Relied, Role, encode_list
 
 LIST_NAME = "patches.json"
 
@@ -38,13 +38,14 @@ class Patch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCheck:
-    """One target of a patch against an engine's sources."""
+    """One target of a patch, or what it relies on, against an engine's sources."""
 
     patch: str
     target: str
     expected: str  # fingerprint the patch was written against
     found: str | None  # None: no such definition
     problem: str = ""  # why there is none
+    hooked: bool = True  # False: relied on only
 
     @property
     def matches(self) -> bool:
@@ -104,8 +105,11 @@ def choose_patches(
 
 
 def verify(patch: Patch, engine: Path | None = None) -> tuple[TargetCheck, ...]:
-    """Each target of the patch against the sources of the installed engine, or of the package folder given."""
-    return tuple(_check_target(patch, target.target, target.fingerprint, engine) for target in patch.file.targets)
+    """Each target of the patch, and what it relies on, against the sources of the installed engine, or of the package folder given."""
+    file = patch.file
+    hooked = (_check(patch, target.target, target.fingerprint, engine, hooked=True) for target in file.targets)
+    relied = (_check(patch, relied.target, relied.fingerprint, engine, hooked=False) for relied in file.relies_on)
+    return (*hooked, *relied)
 
 
 def verify_all(folder: Path, engine: Path | None = None) -> tuple[TargetCheck, ...]:
@@ -145,26 +149,34 @@ def hand_over(patches: Sequence[Patch], folder: Path) -> Path:
     return path.absolute()
 
 
-def _check_target(patch: Patch, target: str, expected: str, engine: Path | None) -> TargetCheck:
+def _check(patch: Patch, target: str, expected: str, engine: Path | None, *, hooked: bool) -> TargetCheck:
+    found, problem = None, ""
     try:
         found = fingerprint(target, engine or package_folder(target.partition(".")[0]))
     except TargetMissing as missing:
-        return TargetCheck(patch=patch.id, target=target, expected=expected, found=None, problem=str(missing))
-    return TargetCheck(patch=patch.id, target=target, expected=expected, found=found)
+        problem = str(missing)
+    return TargetCheck(patch=patch.id, target=target, expected=expected, found=found, problem=problem, hooked=hooked)
 
 
 def _mismatch(check: TargetCheck) -> Finding:
-    missing = check.found is None
+    if check.found is None:
+        rule = "patches.target-missing"
+        found = f"{check.problem}, and '{check.patch}' {'changes' if check.hooked else 'relies on'} it"
+        why = "the engine would log this and run without the patch"
+    else:
+        rule = "patches.source-changed"
+        expects = "expects" if check.hooked else "relies on"
+        found = f"its source has fingerprint {check.found:.12}, '{check.patch}' {expects} {check.expected:.12}"
+        why = "the patch was written against other source, and would change what it was not tested with"
+    if not check.hooked:
+        found += " without hooking it"
+        why = "the patch's hooks were written for that source, and would lean on what they were not tested with"
     return Finding(
-        rule="patches.target-missing" if missing else "patches.source-changed",
+        rule=rule,
         verdict=Verdict.REFUSE,
         where=check.target,
-        found=f"{check.problem}, and '{check.patch}' changes it"
-        if missing
-        else f"its source has fingerprint {check.found:.12}, '{check.patch}' expects {check.expected:.12}",
-        why="the engine would log this and run without the patch"
-        if missing
-        else "the patch was written against other source, and would change what it was not tested with",
+        found=found,
+        why=why,
         remedy="Pin the engine this patch folder is named after, or update the patch.",
     )
 
@@ -187,6 +199,9 @@ def _inconsistencies(patch: Patch) -> Iterator[Finding]:
     targets = [target.target for target in file.targets]
     for repeated in sorted({target for target in targets if targets.count(target) > 1}):
         yield _refused("patches.file", where, f"{repeated} is named twice; hook it once and call both from there")
+    relied = [relied.target for relied in file.relies_on]
+    for repeated in sorted({target for target in relied if target in targets or relied.count(target) > 1}):
+        yield _refused("patches.file", where, f"{repeated} is relied on and named a second time; once is checked")
 
 
 def _functions_in(hooks_file: Path) -> frozenset[str]:
@@ -218,6 +233,7 @@ def _clashes(hooks: Sequence[HandedHook]) -> Iterator[Finding]:
 
 def _handed(patch: Patch) -> Iterator[HandedHook]:
     digest = hashlib.sha256(patch.hooks_file.read_bytes()).hexdigest()
+    relied = tuple(Relied(target=each.target, fingerprint=each.fingerprint) for each in patch.file.relies_on)
     for target in patch.file.targets:
         yield HandedHook(
             patch=patch.id,
@@ -229,6 +245,7 @@ def _handed(patch: Patch) -> Iterator[HandedHook]:
             type=target.type,
             roles=target.roles,
             may_keep=tuple(keeper.holder for keeper in target.may_keep),
+            relies_on=relied,
         )
 
 

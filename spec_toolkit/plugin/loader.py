@@ -12,20 +12,23 @@ from pathlib import Path
 from types import ModuleType
 
 from spec_toolkit.fingerprint import TargetMissing, fingerprint
-from spec_toolkit.handover import HandedHook, Report, Role
+from spec_toolkit.handover import HandedHook, Relied, Report, Role
 from spec_toolkit.plugin.holders import holders
 from spec_toolkit.plugin.refusal import Refused
 from spec_toolkit.plugin.roles import EngineProcess
 from spec_toolkit.plugin.targets import Function, function_at, unhooked
 
 _WRITTEN_AGAINST = "the patch was written against other source, and would change what it was not tested with"
+_WRITTEN_FOR = "the patch's hooks were written for that source, and would lean on what they were not tested with"
 _VERIFY = "Run `spec-toolkit patches verify`, then pin the engine it names or update the patch."
 
 
 def apply(hooks: Sequence[HandedHook], process: EngineProcess, *, pid: int, list_sha256: str) -> Report:
-    """Raises Refused unless every target reads as it was written against and every hook of this role is in place."""
+    """Raises Refused unless all that is hooked or relied on reads as it did then, and every hook of this role is in place."""
     for hook in hooks:
-        check_source(hook)
+        check_hooked(hook)
+    for patch, relied in dict.fromkeys((hook.patch, relied) for hook in hooks for relied in hook.relies_on):
+        check_relied(patch, relied)
     functions = [(hook, _hook_function(hook)) for hook in hooks if process.role in hook.roles]
     new = [(hook, function) for hook, function in functions if not in_place(hook, function)]
     _register(new)
@@ -49,7 +52,7 @@ def apply(hooks: Sequence[HandedHook], process: EngineProcess, *, pid: int, list
     )
 
 
-def check_source(hook: HandedHook) -> None:
+def check_hooked(hook: HandedHook) -> None:
     try:
         found = fingerprint(hook.target)
     except TargetMissing as missing:
@@ -68,6 +71,19 @@ def check_source(hook: HandedHook) -> None:
             why=_WRITTEN_AGAINST,
             remedy=_VERIFY,
         )
+
+
+def check_relied(patch: str, relied: Relied) -> None:
+    try:
+        found = fingerprint(relied.target)
+    except TargetMissing as missing:
+        rule, problem = "target-missing", f"{missing}, and '{patch}' relies on it"
+    else:
+        if found == relied.fingerprint:
+            return
+        rule = "source-changed"
+        problem = f"its source has fingerprint {found[:12]}, '{patch}' relies on {relied.fingerprint[:12]}"
+    raise Refused(rule, relied.target, f"{problem} without hooking it", why=_WRITTEN_FOR, remedy=_VERIFY)
 
 
 def in_place(hook: HandedHook, function: Function) -> bool:

@@ -23,6 +23,7 @@ def _paragraph(patch: Patch) -> str:
             f"  {target.type.value:7} {target.target}  in {', '.join(role.value for role in target.roles)}"
             for target in file.targets
         ),
+        *(f"  relies on {relied.target}: {relied.why}" for relied in file.relies_on),
         f"  overlap: {file.behaviour.overlap.standing.value}; graphs: {file.behaviour.graphs.standing.value}",
         f"  drop when {file.drop_when}",
     ]
@@ -40,8 +41,9 @@ def verification(checks: Sequence[TargetCheck], *, engine: str | None, as_json: 
 
 
 def _check_line(check: TargetCheck) -> str:
+    what = f"{check.patch}: {check.target}{'' if check.hooked else ', relied on'}"
     if check.matches:
-        return f"ok       {check.patch}: {check.target}"
+        return f"ok       {what}"
     if check.found is None:
-        return f"missing  {check.patch}: {check.target} ({check.problem})"
-    return f"changed  {check.patch}: {check.target} (expected {check.expected[:12]}, found {check.found[:12]})"
+        return f"missing  {what} ({check.problem})"
+    return f"changed  {what} (expected {check.expected[:12]}, found {check.found[:12]})"

@@ -37,6 +37,12 @@ targets:
     type: around
     roles: [{roles}]
 """
+RELIES = """\
+relies_on:
+  - target: {target}
+    fingerprint: {fingerprint}
+    why: the hook divides by what it returns
+"""
 
 
 @pytest.fixture
@@ -181,6 +187,56 @@ def test_a_changed_source_is_named(add, patches, engine):
         "against other source, and would change what it was not tested with. Pin the engine this patch folder is named after, or "
         "update the patch. [patches.source-changed]"
     )
+
+
+@pytest.fixture
+def relying(add, patches, engine):
+    """A patch that hooks `step` and relies on `other`."""
+
+    def write(**changes: str):
+        values = {"target": "fakeengine.work.other", "fingerprint": fingerprint("fakeengine.work.other", engine)}
+        path = add() / "patch.yaml"
+        path.write_text(path.read_text() + RELIES.format(**{**values, **changes}))
+        return patches
+
+    return write
+
+
+def test_what_a_patch_relies_on_is_checked_beside_its_targets(relying, engine):
+    checks = verify_all(relying(), engine)
+    assert [(check.target, check.hooked) for check in checks] == [
+        ("fakeengine.work.step", True),
+        ("fakeengine.work.other", False),
+    ]
+    assert mismatches(checks) == ()
+
+
+def test_a_change_in_what_is_relied_on_is_named(relying, engine):
+    (finding,) = mismatches(verify_all(relying(fingerprint="0123456789abcdef"), engine))
+    found = fingerprint("fakeengine.work.other", engine)[:12]
+    assert finding.sentence() == (
+        f"fakeengine.work.other: its source has fingerprint {found}, 'double-it' relies on 0123456789ab without hooking it; the "
+        "patch's hooks were written for that source, and would lean on what they were not tested with. Pin the engine this patch "
+        "folder is named after, or update the patch. [patches.source-changed]"
+    )
+
+
+def test_what_is_relied_on_and_gone_is_named(relying, engine):
+    (finding,) = mismatches(verify_all(relying(target="fakeengine.work.another"), engine))
+    assert finding.rule == "patches.target-missing"
+    assert finding.found == "another is not defined in work.py, and 'double-it' relies on it without hooking it"
+
+
+def test_what_is_relied_on_is_not_a_target_too(relying):
+    assert refusal(read_patches, relying(target="fakeengine.work.step")).endswith(
+        "fakeengine.work.step is relied on and named a second time; once is checked. [patches.file]"
+    )
+
+
+def test_what_is_relied_on_is_handed_over_and_never_as_a_hook(relying, tmp_path):
+    (hook,) = decode_list(hand_over(read_patches(relying()), tmp_path).read_bytes())
+    assert hook.target == "fakeengine.work.step"
+    assert [relied.target for relied in hook.relies_on] == ["fakeengine.work.other"]
 
 
 def test_an_engine_that_is_not_installed_matches_nothing(add, patches):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_toolkit.handover import ENDED_BY_PATCHES, Role, report_folder
+from spec_toolkit.handover import ENDED_BY_PATCHES, Relied, Role, report_folder
 
 LOAD = "from sglang.srt.plugins import load_plugins; load_plugins()\n"
 USE = LOAD + "from sglang.work import step; print(step(1))"
@@ -99,6 +99,35 @@ def test_a_changed_source_ends_the_process(engine):
 def test_a_process_checks_the_targets_of_other_roles_too(engine):
     hook = engine.hook(fingerprint="0" * 64, roles=(Role.SCHEDULER,))
     assert "[plugin.source-changed]" in refusal(engine, engine.list_of(hook))
+
+
+def relying(engine, **changes: str):
+    """A hook of a patch that relies on `other` as it is now."""
+    relied = {"target": "sglang.work.other", "fingerprint": engine.hook("sglang.work.other").fingerprint, **changes}
+    return engine.hook(relies_on=(Relied(**relied),))
+
+
+def test_what_is_relied_on_is_checked_and_not_hooked(engine):
+    program = LOAD + "from sglang.work import step, other; print(step(1), other(1))"
+    assert engine.run(program, engine.list_of(relying(engine))).stdout == "4 0\n"
+    assert engine.reports()[0].applied == ("sglang.work.step",)
+
+
+def test_what_is_relied_on_and_reads_otherwise_ends_the_process(engine):
+    found = engine.hook("sglang.work.other").fingerprint[:12]
+    assert refusal(engine, engine.list_of(relying(engine, fingerprint="0123456789abcdef" * 4))) == (
+        f"sglang.work.other (in launcher): its source has fingerprint {found}, 'double-it' relies on 0123456789ab without hooking it; "
+        "the patch's hooks were written for that source, and would lean on what they were not tested with. Run `spec-toolkit patches "
+        "verify`, then pin the engine it names or update the patch. [plugin.source-changed]"
+    )
+
+
+def test_what_is_relied_on_and_gone_ends_the_process(engine):
+    assert refusal(engine, engine.list_of(relying(engine, target="sglang.work.another"))) == (
+        "sglang.work.another (in launcher): another is not defined in work.py, and 'double-it' relies on it without hooking it; the "
+        "patch's hooks were written for that source, and would lean on what they were not tested with. Run `spec-toolkit patches "
+        "verify`, then pin the engine it names or update the patch. [plugin.target-missing]"
+    )
 
 
 def test_a_plugin_that_cannot_be_imported_is_swallowed_and_leaves_no_report(engine):
