@@ -32,6 +32,36 @@ def test_every_target_reads_as_it_was_written_against(patch):
     assert [check.problem or check.target for check in verify(patch) if not check.matches] == []
 
 
+RELIED_ON = {  # what the engine could change without touching a target, and the hooks would do harm
+    "isolate-draft-faults": {
+        "EAGLEWorkerV2.forward_batch_generation",
+        "EAGLEWorkerV2._build_trivial_verify_input",
+        "EAGLEWorkerV2._stub_skipped_draft_extend",
+        "build_eagle_verify_input",
+        "AdaptiveController._activate",
+        "EAGLEDraftCudaGraphRunner.capture_one_shape",
+    },
+    "resume-streams": {
+        "Req.set_finish_with_abort",
+        "SchedulerBatchResultProcessor._maybe_update_reasoning_tokens",
+        "DetokenizerManager._decode_batch_token_id_output",
+        "TokenizerManager._handle_batch_output",
+        "BatchedFrequencyPenalizer",
+        "BatchedPresencePenalizer",
+        "BatchedRepetitionPenalizer",
+        "BatchedMinNewTokensPenalizer",
+    },
+    "runtime-knob": {"AdaptiveController.activate_step_by_batch", "AdaptiveController.on_verify_complete"},
+}
+
+
+@pytest.mark.parametrize("name", RELIED_ON)
+def test_what_hooks_lean_on_is_checked_though_it_is_not_hooked(name):
+    (patch,) = (patch for patch in PATCHES if patch.id == name)
+    relied = [relied.target for relied in patch.file.relies_on]
+    assert [short for short in RELIED_ON[name] if not any(each.endswith(f".{short}") for each in relied)] == []
+
+
 @pytest.mark.parametrize("family", Family)
 def test_every_deployment_redacts_its_keys_and_none_is_patched_for_a_rehearsal(family):
     chosen = choose_patches(PATCHES, family=family, rehearsal=False)
