@@ -100,8 +100,17 @@ class Faults:
             self._part = None
         health.end(part, self.epoch)  # not after an exception: that spoils the whole part
 
+    @contextmanager
+    def captured(self, part: DraftPart) -> Iterator[None]:
+        """While a part is captured in a graph. Its checks are captured too, and look whenever it is replayed, which `running` surrounds."""
+        before, self._part = self._part, part
+        try:
+            yield
+        finally:
+            self._part = before
+
     def check(self, values: Any) -> bool:
-        """Values that the draft computed, on the device, put right in place; False where no part of the draft runs."""
+        """Values that the draft computed, on the device, put right in place; False where no part of the draft runs or is captured."""
         if self._part is None:
             return False
         self._checks += 1
@@ -145,7 +154,10 @@ class Faults:
         return self._caught[part]
 
     def row(self) -> dict[str, object]:
-        """What this rank reports beside the knob's row. Waits for the device. Empty while not installed."""
+        """What this rank reports beside the knob's row. Empty while not installed.
+
+        Waits for the device. With the overlap schedule on a GPU that may be for the round in flight: unproven, there was none to see it on.
+        """
         if self._health is None or self._kv is None:
             return {}
         caught = {part.value: count for part, count in self._caught.items()}
@@ -153,7 +165,7 @@ class Faults:
         return {
             "draft_faults": {name: count for name, count in found.items() if count},
             "draft_kv_missing": self._kv.count(),
-            "draft_checks": self._checks,  # how often values were looked at; graphs look without being counted
+            "draft_checks": self._checks,  # how often values were looked at, or a look captured; replays are not counted
             "last_fault": self._last,
         }
 
@@ -179,8 +191,17 @@ class Faults:
         )
 
 
-def after_fault(ranks: int, environment: Mapping[str, str]) -> AfterFault:
-    """`ranks`: those that run each round together. ValueError where the environment names no choice of ours."""
+def after_fault(ranks: int, environment: Mapping[str, str], *, prefills_apart: bool) -> AfterFault:
+    """`ranks`: those that run each round together; `prefills_apart`: one may prefill while the others verify.
+
+    ValueError where the environment names no choice of ours, DraftFaultError where ranks could not vote together.
+    """
+    if prefills_apart and ranks > 1:
+        raise DraftFaultError(
+            "coordination of prefills and verify passes is on: a rank that prefills does not vote, and the ranks that verify would "
+            "wait for its vote until the watchdog ends the engine. Unset SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION. "
+            "[faults.prefill-coordination]"
+        )
     choice = RanksAfterFault(environment.get(RANKS_AFTER_FAULT_VARIABLE) or RanksAfterFault.VOTE.value)
     if ranks == 1:
         return AfterFault.FALL

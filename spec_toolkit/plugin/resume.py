@@ -61,11 +61,11 @@ def check(request: Any, *, vocabulary: int, incremental: bool) -> None:
 
 def check_ids(ids: tuple[int, ...], *, vocabulary: int, limit: object) -> None:
     """`limit`: most tokens of the answer; whatever is no whole number limits nothing here."""
-    highest = max(ids)
-    if highest >= vocabulary:
+    unknown = next((place for place, token in enumerate(ids) if token >= vocabulary), None)
+    if unknown is not None:
         raise BadResumptionError(
-            f"{IDS_KEY}: holds {highest}; the vocabulary has {vocabulary:,} tokens. Resume on an engine of the same model. "
-            "[resume.vocabulary]"
+            f"{IDS_KEY}: token {unknown} of {len(ids)} is none of the vocabulary's {vocabulary:,}. Resume on an engine of the same "
+            "model. [resume.vocabulary]"
         )
     if isinstance(limit, int) and len(ids) >= limit:
         raise BadResumptionError(

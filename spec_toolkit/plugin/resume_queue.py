@@ -6,6 +6,7 @@ exception at that point would end the rank. All ranks judge by the same request,
 """
 
 import logging
+import traceback
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,10 +32,17 @@ def enter(request: Any, *, is_split: bool, count_reasoning: CountReasoning) -> N
         _check(request, resumption, is_split=is_split)
         _prime(request, resumption.ids, count_reasoning)
     except Exception as error:  # noqa: BLE001 - whatever it is, raising here would end the rank and with it the engine
-        if not isinstance(error, BadResumptionError):
-            _LOG.warning("A request could not be resumed", exc_info=True)
         request.output_ids = array("q")
-        request.set_finish_with_abort(str(error))
+        request.set_finish_with_abort(_answer(error))
+
+
+def _answer(error: Exception) -> str:
+    """For the client, and the engine logs it too. The text of what nobody foresaw may hold tokens, so it goes to neither."""
+    if isinstance(error, BadResumptionError):
+        return str(error)
+    raised = "".join(traceback.format_tb(error.__traceback__))
+    _LOG.warning("A request could not be resumed: %s\n%s", type(error).__name__, raised)
+    return "the request: could not be resumed on this engine; its log names the place. Send it whole. [resume.failed]"
 
 
 def take(sampling: Any) -> Resumption | None:
@@ -78,7 +86,7 @@ def _advance(grammar: Any, ids: Sequence[int]) -> None:
             raise BadResumptionError(f"the request's grammar ends before token {place} of {len(ids)}. [resume.grammar]")
         try:
             grammar.accept_token(token)
-        except ValueError as error:
+        except ValueError:  # whose text holds every token so far
             raise BadResumptionError(
-                f"the request's grammar does not allow token {place} of {len(ids)}, {token}. [resume.grammar]"
-            ) from error
+                f"the request's grammar does not allow token {place} of {len(ids)}. [resume.grammar]"
+            ) from None

@@ -125,6 +125,25 @@ def test_outside_the_draft_nothing_is_looked_at():
     assert values.isnan().all()
 
 
+def test_what_is_captured_outside_a_round_is_checked_and_counts_as_of_the_part_that_replays_it():
+    rank, values = Rank(), torch.tensor([1.0])
+    with rank.faults.captured(DraftPart.DRAFT):
+        assert rank.faults.check(values)  # a graph that is captured keeps this look
+    assert not rank.faults.check(values), "nothing runs any more"
+    with rank.faults.running(DraftPart.DRAFT):
+        rank.health.check(torch.tensor([float("nan")]))  # a replay: on the device, and nobody asks the host
+    assert rank.faults.row()["draft_faults"] == {"draft_not_finite": 1}
+
+
+def test_a_capture_inside_a_part_leaves_that_part_running():
+    rank = Rank()
+    with rank.faults.running(DraftPart.PREFILL):
+        with rank.faults.captured(DraftPart.DRAFT):
+            pass
+        assert rank.faults.check(torch.tensor([float("nan")]))
+    assert rank.faults.row()["draft_faults"] == {"prefill_not_finite": 1}
+
+
 def test_a_newer_command_arms_again_and_an_old_fault_is_not_held_against_it():
     rank = Rank(AfterFault.VOTE)
     rank.fail(DraftPart.PREFILL)  # and no round came after it
@@ -207,12 +226,20 @@ def test_nothing_is_reported_where_nothing_is_isolated():
     ],
 )
 def test_the_recipe_says_what_several_ranks_do(ranks, said, follows):
-    assert after_fault(ranks, {} if said is None else {RANKS_AFTER_FAULT_VARIABLE: said}) is follows
+    environment = {} if said is None else {RANKS_AFTER_FAULT_VARIABLE: said}
+    assert after_fault(ranks, environment, prefills_apart=False) is follows
+
+
+@pytest.mark.parametrize("said", ["vote", "end_engine"])
+def test_ranks_that_would_not_all_vote_do_not_start(said):
+    with pytest.raises(DraftFaultError, match=r"\[faults\.prefill-coordination\]"):
+        after_fault(2, {RANKS_AFTER_FAULT_VARIABLE: said}, prefills_apart=True)
+    assert after_fault(1, {}, prefills_apart=True) is AfterFault.FALL
 
 
 def test_a_choice_that_is_none_does_not_start():
     with pytest.raises(ValueError, match="perhaps"):
-        after_fault(2, {RANKS_AFTER_FAULT_VARIABLE: "perhaps"})
+        after_fault(2, {RANKS_AFTER_FAULT_VARIABLE: "perhaps"}, prefills_apart=False)
 
 
 happenings = st.lists(st.sampled_from(["round", "fail", "spoil", "command"]), max_size=40)

@@ -34,10 +34,10 @@ class Ranks:
         """What each rank finds: 1 for sound."""
         self._ballots, self._least = [], None
         for rank, own in zip(self.ranks, drafts, strict=True):
-            rank._ballot(rank._voters, rank._fault.clone(), torch.tensor(own), epoch)
+            rank._ballot(rank._voters, rank._fault.clone(), torch.as_tensor(own), epoch)
             rank._counts.zero_()
         self._least = torch.stack(self._ballots).amin(0)
-        return [int(rank.vote(torch.tensor(own), epoch)) for rank, own in zip(self.ranks, drafts, strict=True)]
+        return [int(rank.vote(torch.as_tensor(own), epoch)) for rank, own in zip(self.ranks, drafts, strict=True)]
 
     def settle(self) -> list[int | None]:
         return [rank.settle() for rank in self.ranks]
@@ -93,7 +93,7 @@ def test_ranks_with_batches_of_their_own_may_draft_what_they_like(monkeypatch):
 
 def test_a_rank_without_requests_votes_along(monkeypatch):
     ranks = Ranks(monkeypatch, [0, 1])
-    idle: list[list[int]] = torch.empty((0, 3), dtype=torch.int64).tolist()
+    idle = torch.empty((0, 3), dtype=torch.int64)  # of the width in force, as a list could not say
     assert ranks.vote([SAME, idle]) == [1, 1]
     ranks.ranks[1].spoil(0)
     assert ranks.vote([SAME, idle]) == [0, 0]

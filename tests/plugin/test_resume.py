@@ -188,7 +188,7 @@ def test_a_request_without_our_keys_is_nobodys_business():
     ("ids", "limit", "says"),
     [
         ((1, 511), 3, None),
-        ((1, 512), 3, "vocabulary"),
+        ((1, 777), 3, "token 1 of 2 is none of the vocabulary's 512"),
         ((1, 2), 2, "none is left"),
         ((1, 2), 1, "none is left"),
         ((1, 2), None, None),
@@ -199,8 +199,9 @@ def test_ids_are_of_the_vocabulary_and_leave_a_token_to_make(ids, limit, says):
     if says is None:
         check_ids(ids, vocabulary=512, limit=limit)
     else:
-        with pytest.raises(BadResumptionError, match=says):
+        with pytest.raises(BadResumptionError, match=says) as refused:
             check_ids(ids, vocabulary=512, limit=limit)
+        assert "777" not in str(refused.value), "a client's token"
 
 
 # --- entering a queue ---
@@ -301,7 +302,7 @@ def test_without_other_keys_no_parameters_are_left():
         pytest.param(
             {"resume_ids": [1, 2, 3]}, {"grammar": Grammar(last=2)}, "ends before token 2", id="grammar-ended"
         ),
-        pytest.param(RESUMED, {"grammar": object()}, "is_terminated", id="a-defect-of-ours"),
+        pytest.param(RESUMED, {"grammar": object()}, "[resume.failed]", id="a-defect-of-ours"),
         pytest.param(RESUMED, {"session": object()}, "session", id="session"),
         pytest.param(RESUMED, {"beam_group": object()}, "beams", id="beams"),
         pytest.param(RESUMED, {"input_embeds": [[0.0]]}, "embeddings", id="embeddings"),
@@ -313,6 +314,27 @@ def test_a_scheduler_answers_what_it_cannot_resume_and_never_raises(custom, fiel
     request = entered(custom, **fields)
     assert says in str(request.error)
     assert not request.output_ids
+
+
+class Telling(Grammar):
+    """A grammar whose complaints hold tokens, as the engine's do."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__()
+        self.error = error
+
+    def accept_token(self, token: int) -> None:
+        raise self.error(f"Tokens not accepted: {token}")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError])
+def test_no_token_is_told_to_the_client_or_to_the_log(error, caplog):
+    request = entered({"resume_ids": [377]}, grammar=Telling(error))
+    assert "[resume." in str(request.error)
+    assert "377" not in f"{request.error}{caplog.text}"
+    assert ("in accept_token" in caplog.text) == (error is KeyError), (
+        "where it was raised, and only what nobody foresaw"
+    )
 
 
 def test_a_request_that_is_already_refused_keeps_its_own_reason():

@@ -37,7 +37,9 @@ def install(original: Callable[..., None], worker: Any, *args: Any, **kwargs: An
     if worker.topk != 1 or parallel.pp_size != 1:
         _LOG.warning("Draft faults are not isolated for trees of drafts and pipeline stages: one ends this engine")
         return
-    after = after_fault(parallel.tp_group.world_size, os.environ)
+    after = after_fault(
+        parallel.tp_group.world_size, os.environ, prefills_apart=worker.enable_dp_spec_prefill_coordination
+    )
     voters = _voters(parallel) if after is AfterFault.VOTE else None
     _Engine.worker, _Engine.after = worker, after
     _Engine.health, _Engine.kv = Health(worker.device, voters), DraftKv(worker.device)
@@ -66,6 +68,14 @@ def draft(original: Callable[..., Any], worker: Any, batch: Any, **kwargs: Any) 
         return _worthless(worker, batch)
     run = partial(original, worker, batch, **kwargs)
     return survive(FAULTS, DraftPart.DRAFT, run, partial(_without_drafts, worker, batch))
+
+
+def draft_forward(original: Callable[..., Any], worker: Any, forward_batch: Any) -> Any:
+    """`EagleDraftWorker.draft_forward`: graphs are captured here, with no draft around it. What only warms up is nobody's draft."""
+    if not (FAULTS.installed and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+        return original(worker, forward_batch)
+    with FAULTS.captured(DraftPart.DRAFT):
+        return original(worker, forward_batch)
 
 
 def draft_extend(original: Callable[..., None], worker: Any, batch: Any, result: Any, **kwargs: Any) -> None:
