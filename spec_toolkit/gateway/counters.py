@@ -11,7 +11,9 @@ _PREFIX = "spec_toolkit" + "_gateway"  # of metrics; as one word it would read a
 class Snapshot(Struct, frozen=True, kw_only=True):
     """`gateway.json`, written about once a second."""
 
+    run: str  # which start of the deployment it is about
     at: str
+    wall_s: float  # the same as Unix time
     route: int  # generation of the Route in force; 0: none was heard yet
     engine: int  # that takes requests, counted from 1; 0: none
     stopping: bool

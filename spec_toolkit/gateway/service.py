@@ -112,8 +112,11 @@ class Gateway:
 
     def snapshot(self) -> Snapshot:
         counters, route, current = self._counters, self.engines.route, self.engines.current
+        now = datetime.now(UTC)  # noqa: TID251 - an edge
         return Snapshot(
-            at=datetime.now(UTC).isoformat(timespec="milliseconds"),  # noqa: TID251 - an edge
+            run=self._launch.status.run,
+            at=now.isoformat(timespec="milliseconds"),
+            wall_s=now.timestamp(),
             route=route.generation if route else 0,
             engine=current.number if current else 0,
             stopping=self._stopping,

@@ -1,11 +1,10 @@
 """What the policy does to a deployment, as text. Pure: records in, strings out."""
 
-from spec_toolkit.gateway.counters import Snapshot as Counted
 from spec_toolkit.launch.ending import ENDED_PHASES
 from spec_toolkit.report.standing import Standing
 from spec_toolkit.sidecar.records import Snapshot
 
-_SILENT_SECONDS = 5.0  # a sidecar writes once a second
+_SILENT_SECONDS = 5.0  # sidecar and gateway write once a second
 
 
 def policy_lines(standing: Standing) -> list[str]:
@@ -15,14 +14,18 @@ def policy_lines(standing: Standing) -> list[str]:
         return []
     if policy is None:
         return ["  policy    unknown: its sidecar has said nothing yet"]
-    lines = [f"  policy    {_rung(policy)}{_silent(standing)}", f"  why       {policy.why}"]
+    lines = [
+        f"  policy    {_rung(policy)}{_aged(standing.policy_age_seconds, 'its sidecar')}",
+        f"  why       {policy.why}",
+    ]
     return [*lines, *_problems(policy)]
 
 
 def block(standing: Standing) -> str:
     """For a person who watches: everything that is known."""
     status, policy = standing.status, standing.policy
-    lines = [f"{status.name}: {status.phase}" + (f" at {status.address}" if status.address else "")]
+    labels = f" [{', '.join(status.labels)}]" if status.labels else ""
+    lines = [f"{status.name}: {status.phase}" + (f" at {status.address}" if status.address else "") + labels]
     lines += policy_lines(standing)
     if policy is not None:
         lines += [
@@ -32,7 +35,8 @@ def block(standing: Standing) -> str:
             + (f"; last fault {policy.last_fault}" if policy.last_fault else ""),
             f"  engine    {_engine(policy)}",
         ]
-    lines.append(f"  gateway   {_gateway(standing.gateway)}")
+    if status.phase not in ENDED_PHASES:
+        lines.append(f"  gateway   {_gateway(standing)}")
     if policy is not None and policy.decisions:
         lines += ["  decisions", *(f"    {decision}" for decision in policy.decisions)]
     return "\n".join(lines)
@@ -50,7 +54,7 @@ def what_matters(standing: Standing) -> tuple[object, ...]:
         policy.draft_faults,
     )
     of_gateway = gateway and (gateway.resumed, gateway.resume_failed, gateway.refused, gateway.engine)
-    silent = standing.policy_age_seconds is None or standing.policy_age_seconds > _SILENT_SECONDS
+    silent = [_is_silent(age) for age in (standing.policy_age_seconds, standing.gateway_age_seconds)]
     return status.phase, status.address, of_policy, of_gateway, standing.held, silent
 
 
@@ -58,12 +62,19 @@ def _rung(policy: Snapshot) -> str:
     reason = f", since {policy.signal}" if policy.signal else ""
     held = ", held by a person" if policy.held else ""
     gone = "" if policy.address else "; no engine takes requests now"
+    if not policy.mode:
+        return f"unknown{held}{gone}"
     return f"{policy.mode} for {policy.at_s - policy.since_s:.0f} s{reason}{held}{gone}"
 
 
-def _silent(standing: Standing) -> str:
-    age = standing.policy_age_seconds
-    return f" (as of {age:.0f} s ago: its sidecar does not speak)" if age is not None and age > _SILENT_SECONDS else ""
+def _is_silent(age: float | None) -> bool:
+    return age is None or age > _SILENT_SECONDS
+
+
+def _aged(age: float | None, who: str) -> str:
+    if age is None:
+        return " (of unknown age: this machine's clock was set back)"
+    return f" (as of {age:.0f} s ago: {who} does not speak)" if _is_silent(age) else ""
 
 
 def _problems(policy: Snapshot) -> list[str]:
@@ -98,12 +109,14 @@ def _engine(policy: Snapshot) -> str:
     return f"{policy.address}, last good look {age}{epochs}"
 
 
-def _gateway(counted: Counted | None) -> str:
+def _gateway(standing: Standing) -> str:
+    counted, age = standing.gateway, standing.gateway_age_seconds
     if counted is None:
         return "unknown"
+    as_of = _aged(age, "it") if age is None or _is_silent(age) else f", as of {age:.1f} s ago"
     return (
         f"in flight {counted.in_flight} of {counted.cap}, waiting for an engine {counted.waiting}, completed {counted.completed}, "
-        f"resumed {counted.resumed}, resume failed {counted.resume_failed}, refused {counted.refused}"
+        f"resumed {counted.resumed}, resume failed {counted.resume_failed}, refused {counted.refused}{as_of}"
     )
 
 

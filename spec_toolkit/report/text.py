@@ -65,7 +65,11 @@ def serving(status: Status) -> str:
 
 
 def already(status: Status, *, same_recipe: bool) -> str:
-    where = f"serves at {status.address}, {_how(status)}" if status.serves else f"is being started ({status.phase})"
+    where = (
+        f"serves at {status.address}, its engine handed over at {_how(status)}"
+        if status.serves
+        else f"is being started ({status.phase})"
+    )
     if same_recipe:
         return f"{status.name} is already running and {where}. Restart it with --replace."
     return f"{status.name} is already running from another text of this recipe, and {where}. Take the new one with --replace."
@@ -79,8 +83,7 @@ def status_lines(statuses: Sequence[Status]) -> str:
 def _status_lines(status: Status) -> str:
     lines = [f"{status.name}: {status.phase}" + (f" at {status.address}" if status.address else "")]
     if status.serves:
-        lines.append(f"  mode      {_how(status)}")
-        lines.append(f"  engine    {status.engine_address}")
+        lines.append(f"  engine    {status.engine_address}, handed over at {_how(status)}")
     elif status.address:
         lines.append(f"  mode      {status.mode}: no engine takes requests yet; they wait")
     if status.reason:

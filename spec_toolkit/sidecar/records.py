@@ -65,9 +65,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     run: str  # which start of the deployment it is about
     at: str  # ISO 8601, UTC
-    at_s: float  # the same as Unix time
-    mode: str
-    steps: int
+    at_s: float  # the same as Unix time, on the policy's clock, which never goes back
+    wall_s: float  # the machine's clock at that moment: how old this is, is asked of that one
+    mode: str  # empty: not known
+    steps: int | None
     since_s: float  # the last move
     signal: str  # why the last move was made; empty: the start
     held: bool
@@ -94,6 +95,14 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     act_problem: str = ""  # the last change that was asked for and did not take, until one does
     act_failures: int = 0  # in a row
     decisions: tuple[str, ...] = ()  # the last few, newest last
+
+
+_SLACK_SECONDS = 1.0  # of two looks at a clock that is being set right
+
+
+def age_seconds(wall_s: float, now_s: float) -> float | None:
+    """Of what was written at `wall_s` by the machine's clock; None where that is yet to come: the clock was set back."""
+    return None if wall_s > now_s + _SLACK_SECONDS else max(0.0, now_s - wall_s)
 
 
 _REDUCED = re.compile(r"reduced\((\d{1,3})\)")

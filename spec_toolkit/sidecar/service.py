@@ -154,6 +154,7 @@ class Service:
         snapshot = take_snapshot(
             self._controller,
             now_s,
+            time.time(),  # noqa: TID251 - an edge: whoever reads it tells its age by the same clock
             limits_file=str(self._folder.limits),
             limits_problem=self._limits.problem,
             hold_file_problem=self._hold.problem,

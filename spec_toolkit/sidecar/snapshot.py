@@ -10,19 +10,27 @@ from spec_toolkit.sidecar.story import as_text
 from spec_toolkit.terms import Mode
 
 
-def take_snapshot(
-    controller: Controller, now_s: float, *, limits_file: str, limits_problem: str, hold_file_problem: str
+def take_snapshot(  # noqa: PLR0913 - what a snapshot is made of
+    controller: Controller,
+    now_s: float,
+    wall_s: float,
+    *,
+    limits_file: str,
+    limits_problem: str,
+    hold_file_problem: str,
 ) -> Snapshot:
+    """`now_s` on the policy's clock, `wall_s` on the machine's."""
     sight, story, state, seen = controller.sight, controller.story, controller.state, controller.seen
     look = sight.look
     emitted = seen.emitted if seen and state and seen.from_s >= state.since_s else None
-    faults = faults_by_site(look.ranks)
+    faults, mode = faults_by_site(look.ranks), _mode(controller)
     return Snapshot(
         run=controller.run,
         at=as_text(now_s),
         at_s=now_s,
-        mode=_mode(controller),
-        steps=state.steps if state else 0,
+        wall_s=wall_s,
+        mode=mode,
+        steps=state.steps if state and mode == str(state.rung) else None,
         since_s=state.since_s if state else now_s,
         signal=state.signal.value if state and state.signal else "",
         held=state.held if state else False,
@@ -53,11 +61,16 @@ def take_snapshot(
 
 
 def _mode(controller: Controller) -> str:
-    """Of an engine that cannot be changed, what it does all the same."""
-    route = controller.sight.route
-    if controller.state is not None:
-        return str(controller.state.rung)
-    return Mode.FULL.value if route and route.speculates else Mode.AUTOREGRESSIVE.value
+    """Empty where it is not known: of an engine that has not said yet. Of one that cannot be changed, what it does all the same."""
+    sight, state = controller.sight, controller.state
+    route = sight.route
+    if route is None:
+        return ""
+    if not route.address or not sight.is_unknown:
+        return str(state.rung) if state else ""
+    if not route.speculates:
+        return Mode.AUTOREGRESSIVE.value
+    return Mode.FULL.value if sight.look.telemetry and not sight.look.ranks else ""
 
 
 def _break_even(state: State | None, seen: Window | None, limits: Limits | None) -> float | None:

@@ -116,7 +116,7 @@ async def fronting(
 
 def snapshot(counters: Counters, admission: Admission) -> Snapshot:
     return Snapshot(
-        at="", route=1, engine=1, stopping=False, in_flight=admission.in_flight, waiting=counters.waiting,
+        run="", at="", wall_s=0.0, route=1, engine=1, stopping=False, in_flight=admission.in_flight, waiting=counters.waiting,
         cap=admission.cap, streams=counters.streams, completed=counters.completed, resumed=counters.resumed,
         resume_failed=counters.resume_failed, remade=counters.remade, refused=0, client_gone=counters.client_gone,
         reasons=dict(counters.reasons), losses=dict(counters.losses), resume_seconds=(), completions_per_second=None,

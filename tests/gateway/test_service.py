@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ async def process(path: Path, *, drain: float = 5.0, cap: int = 8) -> AsyncItera
     folder.create()
     [port] = free_ports(1)
     launch = Launch(
-        status=Status(name="one", recipe="x", recipe_sha256="x"), attempts=(), tokenizer=None, ready_seconds=1,
+        status=Status(name="one", recipe="x", recipe_sha256="x", run="run-a"), attempts=(), tokenizer=None, ready_seconds=1,
         drain_seconds=drain, comeback=Comeback.BY_HAND, hang_seconds=60.0,
         front=Front(port=port, max_running_requests=cap, max_waiting_requests=cap, resume_deadline_seconds=20),
     )  # fmt: skip
@@ -111,6 +112,7 @@ def test_a_stream_goes_on_through_the_process_and_nothing_of_it_is_kept(tmp_path
             await until(lambda: (told := gateway.snapshot()) is not None and told.completed == 1)
             told = gateway.snapshot()
             assert (told.resumed + told.remade, told.engine, told.route, told.in_flight) == (1, 2, 2, 0)
+            assert (told.run, time.time() - told.wall_s < 60) == ("run-a", True)  # noqa: TID251 - the clock it goes by
             assert stat.S_IMODE(gateway.folder.gateway_snapshot.stat().st_mode) == 0o600
             gateway.child.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(gateway.child.wait(), 20) == 0

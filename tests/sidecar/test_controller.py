@@ -2,7 +2,8 @@
 
 import pytest
 
-from spec_toolkit.sidecar.records import Hold
+from spec_toolkit.sidecar.records import Hold, Snapshot
+from spec_toolkit.sidecar.snapshot import take_snapshot
 from spec_toolkit.terms import Comeback, KnobMode, Mode
 from tests.sidecar.world import FakeEngine, World, limits
 
@@ -513,6 +514,26 @@ def test_an_engine_at_fixed_steps_is_left_alone():
         assert world.seconds(20) == []
         assert "fixed steps" in world.why
         assert not fixed.commands
+
+
+def shown(world: World) -> Snapshot:
+    return take_snapshot(world.controller, world.now_s, 7.0, limits_file="", limits_problem="", hold_file_problem="")
+
+
+def test_a_mode_is_shown_only_where_it_is_known(world):
+    assert (shown(world).mode, shown(world).steps) == ("", None)
+    world.seconds(1)
+    assert (shown(world).mode, shown(world).steps) == ("full", 3)
+    silent = FakeEngine(steps=0)
+    silent.answers = False
+    world.route(silent, number=2, lost=1)
+    world.seconds(2)
+    assert (shown(world).mode, shown(world).steps) == ("", None), "the last engine's is not this one's"
+    world.route(FakeEngine(steps=None), number=3, lost=1)
+    world.seconds(1)
+    assert (shown(world).mode, shown(world).steps) == ("autoregressive", 0)
+    world.controller.sight.route = None
+    assert shown(world).mode == ""
 
 
 def test_a_reason_is_told_once_however_its_numbers_change(world):

@@ -40,6 +40,8 @@ def test_an_engine_that_is_not_there_is_unknown_and_said_so(deployed):
     with deployed.sidecar():
         seen = deployed.wait("it is told", lambda seen: "has not said yet how it drafts" in seen.why)
     assert "Cannot connect" in seen.finding
+    assert (seen.mode, seen.steps) == ("", None)
+    assert 0 <= time.time() - seen.wall_s < 60  # noqa: TID251 - by the same clock
     assert (seen.scrape_age_seconds, seen.queue_depth, seen.emitted_length, seen.epochs) == (None, None, None, ())
     assert deployed.folder.sidecar_snapshot.stat().st_mode & 0o777 == 0o600
 

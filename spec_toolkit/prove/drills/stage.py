@@ -20,7 +20,7 @@ from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.prove.drills.outcome import Moment, Outcome, judge_all, open_at, safe_tokens
 from spec_toolkit.prove.streams import Answer, Ask, keep_asking
-from spec_toolkit.sidecar.records import Snapshot, Taken
+from spec_toolkit.sidecar.records import Snapshot, Taken, age_seconds
 
 SIDECAR_PROCESS = "spec_toolkit.sidecar.service"  # in its command line
 _LOOK_SECONDS = 0.05
@@ -59,8 +59,8 @@ class Stage:
             found = msgspec.json.decode(self.folder.sidecar_snapshot.read_bytes(), type=Snapshot)
         except (OSError, msgspec.DecodeError):
             return None
-        age = time.time() - found.at_s  # noqa: TID251 - an edge, as above
-        return found if age < _FRESH_SECONDS else None
+        age = age_seconds(found.wall_s, time.time())  # noqa: TID251 - an edge, as above
+        return found if age is not None and age < _FRESH_SECONDS else None
 
     def mode(self) -> str:
         """The rung in force, as the sidecar knows it: `full`, `reduced(1)`...; empty where it does not."""
@@ -93,7 +93,7 @@ class Stage:
         return (
             bool(others)
             and found is not None
-            and found.at_s > self._struck_wall
+            and found.wall_s > self._struck_wall
             and found.scrape_age_seconds is not None
         )
 

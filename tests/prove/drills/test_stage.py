@@ -13,7 +13,8 @@ from spec_toolkit.launch.deployment import Folder, Status, identify
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.prove.drills.outcome import Moment
 from spec_toolkit.prove.drills.stage import DrillFailed, Stage
-from spec_toolkit.sidecar.records import Taken
+from spec_toolkit.sidecar.files import write_snapshot
+from spec_toolkit.sidecar.records import Snapshot, Taken
 
 
 def now() -> str:
@@ -25,6 +26,35 @@ def folder(tmp_path: Path) -> Folder:
     made = Folder(tmp_path / "drilled")
     made.create()
     return made
+
+
+@pytest.mark.parametrize(
+    ("ago", "mode"),
+    [
+        pytest.param(2.0, "full", id="fresh"),
+        pytest.param(60.0, "", id="old"),
+        pytest.param(-60.0, "", id="yet-to-come"),
+    ],
+)
+def test_a_snapshot_is_believed_by_the_age_its_machines_clock_gives_it(folder: Folder, ago: float, mode: str) -> None:
+    wall_s = time.time() - ago  # noqa: TID251 - what the writer of this file does
+    write_snapshot(
+        folder,
+        Snapshot(
+            run="run-a",
+            at=now(),
+            at_s=wall_s + 3600,  # the policy's clock, after the machine's was set back
+            wall_s=wall_s,
+            mode="full",
+            steps=3,
+            since_s=0.0,
+            signal="",
+            held=False,
+            why="",
+            address="http://127.0.0.1:9",
+        ),
+    )
+    assert Stage(folder, "http://127.0.0.1:9", {}, lambda _: None).mode() == mode
 
 
 def test_what_supervisor_and_sidecar_write_meanwhile_becomes_the_timeline(folder: Folder) -> None:
