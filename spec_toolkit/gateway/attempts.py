@@ -161,9 +161,9 @@ class Attempts:
         self.lost_at = None
         return seconds
 
-    def request_id(self, rid: str) -> dict[str, str]:
+    def request_id(self, rid: str | None) -> dict[str, str]:
         """What a client finds the request again by: its own name for it, else the engine's."""
-        name = self.headers.get("x-request-id") or rid
+        name = self.headers.get("x-request-id") or rid or ""
         return {"X-Request-Id": name} if _PLAIN.fullmatch(name) else {}
 
     def close(self) -> None:

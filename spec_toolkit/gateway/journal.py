@@ -43,10 +43,10 @@ class Journal(Protocol):
     forwarded: int  # bytes given to the client
     why_not: str  # why the stream cannot go on elsewhere; empty: it can
     trouble: Exception | None  # what ends this engine's part of the stream
+    names: wire.Names  # at the engine it is at
 
     def take(self, piece: bytes) -> bytes: ...
     def cut(self) -> None: ...
-    def rename(self, at_engine: str, for_client: str) -> None: ...
     def resumption(self) -> Resumption | None: ...
 
 
@@ -92,11 +92,11 @@ class PassingJournal:
         self.forwarded = 0
         self.why_not = why_not
         self.trouble: Exception | None = None
+        self.names: wire.Names = ()
         self._events = Events()
-        self._names: tuple[bytes, bytes] | None = None  # the id at this engine, and the client's
 
     def take(self, piece: bytes) -> bytes:
-        ready = [event for event in self._events.feed(piece) if self._is_good(event)]
+        ready = [event for event in self._come(piece) if self._is_good(event)]
         self.finished = self.finished or wire.DONE in ready
         return self._forward(ready)
 
@@ -105,12 +105,13 @@ class PassingJournal:
         self._events.clear()
         self.trouble = None
 
-    def rename(self, at_engine: str, for_client: str) -> None:
-        """The next engine knows the request by another name."""
-        self._names = (b'"id":' + orjson.dumps(at_engine), b'"id":' + orjson.dumps(for_client))
-
     def resumption(self) -> Resumption | None:
         return None
+
+    def _come(self, piece: bytes) -> list[bytes]:
+        """Events, by the client's name for the request."""
+        events, names = self._events.feed(piece), self.names
+        return [wire.renamed(event, names) for event in events] if names else events
 
     def _is_good(self, event: bytes) -> bool:
         """Nothing of a piece counts from the first event on that does not."""
@@ -139,11 +140,12 @@ class ChatJournal(PassingJournal):
         self._pending: list[bytes] = []
         self._created: bytes | None = None
         self._created_next: bytes | None = None
+        self._elsewhere = False  # than where it began
         self._resumed = False  # and nothing has come of it yet
 
     def take(self, piece: bytes) -> bytes:
         ready: list[bytes] = []
-        for event in self._events.feed(piece):
+        for event in self._come(piece):
             if event.startswith(RECORD_PREFIX):
                 self._commit(event)
             elif event == wire.DONE:
@@ -163,7 +165,7 @@ class ChatJournal(PassingJournal):
         super().cut()
         self._pending.clear()
         self._created_next = None
-        self._resumed = True
+        self._elsewhere = self._resumed = True
 
     def resumption(self) -> Resumption | None:
         if not self._ids:
@@ -179,7 +181,7 @@ class ChatJournal(PassingJournal):
     def _hold(self, event: bytes) -> None:
         if self._created is None:
             self._created = wire.created_in(event)
-        elif self._names is not None and self._created_next is None:
+        elif self._elsewhere and self._created_next is None:
             self._created_next = wire.created_in(event)
         if self._resumed and not self._ids and self.forwarded and b'"role":"assistant"' in event:
             return  # made anew after it was told who speaks
@@ -211,10 +213,7 @@ class ChatJournal(PassingJournal):
 
     def _forward(self, events: list[bytes]) -> bytes:
         said = super()._forward(events)
-        if self._names is None or not said:
-            return said
-        said = said.replace(*self._names)
-        if self._created and self._created_next:
+        if said and self._created and self._created_next:
             said = said.replace(self._created_next, self._created)
         return said
 
@@ -229,13 +228,13 @@ class GenerateJournal(PassingJournal):
 
     def take(self, piece: bytes) -> bytes:
         ready = []
-        for event in self._events.feed(piece):
+        for event in self._come(piece):
             if event == wire.DONE:
                 self.finished = True
             elif not self._is_good(event):
                 break
             elif event.startswith(b"data: "):
-                mended = event if self._names is None else self._mend(event.replace(*self._names))
+                mended = self._mend(event)
                 if self.trouble is not None:
                     break
                 if mended is None:

@@ -43,9 +43,13 @@ class ClientGoneError(Exception):
 
 
 def journal_for(request: wire.Request) -> Journal:
+    journal: Journal
     if request.cannot:
-        return PassingJournal(request.cannot)
-    return ChatJournal() if request.kind is wire.Kind.CHAT else GenerateJournal()
+        journal = PassingJournal(request.cannot)
+    else:
+        journal = ChatJournal() if request.kind is wire.Kind.CHAT else GenerateJournal()
+    journal.names = request.names
+    return journal
 
 
 class Stream(Attempts):
@@ -124,15 +128,12 @@ class Stream(Attempts):
         return True
 
     def _body(self) -> bytes:
-        if self.attempt == 0 or self.request.cannot:
+        if self.attempt == 0:
             return self.request.body
         resumption = self.journal.resumption()
         self._from = 0 if resumption is None else len(resumption.ids)
-        return wire.continuation(self.request, resumption, self._name())
-
-    def _name(self) -> str:
-        """Another at each engine, since one may still hold an earlier attempt; the client sees the first."""
-        return f"{self.request.rid}.{self.attempt}" if self.attempt else self.request.rid
+        body, self.journal.names = wire.again(self.request, resumption)
+        return body
 
     async def _forward(self, engine: Engine, upstream: ClientResponse) -> None:
         """Until the answer is whole. The hot path: a few lookups, one split and one write a piece."""
@@ -166,7 +167,6 @@ class Stream(Attempts):
             await self._send(wire.DONE + b"\n\n")
             return
         self.lost(engine, error)
-        self.journal.rename(self._name(), self.request.rid)
         if self.journal.why_not and self.journal.forwarded:
             raise Refused(
                 Reason.NOT_RESUMABLE,
@@ -176,7 +176,8 @@ class Stream(Attempts):
         await self.pause()
 
     async def _answered_no(self, upstream: ClientResponse) -> bool:
-        status, body = upstream.status, await read_whole(upstream, _REFUSAL_BYTES)
+        status = upstream.status
+        body = wire.renamed(await read_whole(upstream, _REFUSAL_BYTES), self.journal.names)
         if status == 503:
             raise NotTakingError
         if self.journal.forwarded:

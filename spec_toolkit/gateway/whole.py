@@ -23,6 +23,7 @@ class Whole(Attempts):
     def __init__(self, exchange: Exchange, request: wire.Request, headers: dict[str, str]) -> None:
         super().__init__(exchange, request.kind.value, headers)
         self.request = request
+        self._body, self._names = request.body, request.names
 
     async def run(self) -> web.Response:
         try:
@@ -33,13 +34,14 @@ class Whole(Attempts):
                 except LOSSES as error:
                     self.lost(engine, error)
                     await self.pause()
+                    self._body, self._names = wire.again(self.request, None)
                 except MalformedError as error:
                     raise Refused(Reason.MALFORMED, f"The engine sent {error}.", "Ask for less.") from error
         finally:
             self.close()
 
     async def _try(self, engine: Engine) -> web.Response:
-        async with self.post(engine, self.request.body, silent_seconds=ANSWER_SECONDS) as upstream:
+        async with self.post(engine, self._body, silent_seconds=ANSWER_SECONDS) as upstream:
             if upstream.status == 503:
                 raise NotTakingError
             self.taken()
@@ -49,7 +51,7 @@ class Whole(Attempts):
                 raise AbortedError
             if self.goes_on() is not None:
                 self.exchange.counters.remade += 1
-            answer = _answer(upstream, body)
+            answer = _answer(upstream, wire.renamed(body, self._names))
             answer.headers.update(self.request_id(self.request.rid))
             return answer
 

@@ -7,7 +7,7 @@ What can go on elsewhere, and how it is written for the next engine, stands in `
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -22,6 +22,11 @@ ERROR = b'data: {"error"'
 _CREATED = re.compile(rb'"created":\d+')
 _PARAMS = "custom_params"
 
+# What the engine calls a request, and how the client's name for it is written inside a JSON string; empty: they are alike.
+# No name is another's beginning: an engine that is told to abort one ends every request whose name begins so. A client's own never
+# gets there, for it may be that, or name a request of somebody else, or be one that the engine keeps for its health checks.
+Names = tuple[tuple[bytes, bytes], ...]
+
 
 class Kind(Enum):
     GENERATE = "/generate"
@@ -35,13 +40,14 @@ class Request:
 
     kind: Kind
     stream: bool
-    rid: str  # the engine's name for it, and a chat stream's chunk id; empty: the engine chooses
+    rid: str | None  # the client's name for it, and a chat stream's chunk id; None: the engine chooses
     cannot: str  # why it cannot go on elsewhere, after "this request"; empty: it can
     body: bytes  # as it is first sent
+    names: Names  # in `body`
 
 
 def read_request(kind: Kind, content: bytes) -> Request:
-    """Raises Refused where it is no JSON object. Takes our own keys out of what a client sends."""
+    """Raises Refused where it is none. Takes our own keys out of what a client sends, and its name for the request."""
     try:
         said = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -50,30 +56,58 @@ def read_request(kind: Kind, content: bytes) -> Request:
         raise Refused(Reason.BAD_REQUEST, "The request's body is no JSON object.", "Send one.")
     stream = said.get("stream") is True
     cannot = _why_not(kind, said) if stream else "is answered whole"
+    if isinstance(said.get("rid"), list):  # the engine names each prompt of several itself
+        del said["rid"]
     given = said.get("rid")
+    rid = given if isinstance(given, str) else None
     if cannot:
-        return Request(kind, stream, given if isinstance(given, str) else "", cannot, orjson.dumps(_plain(said)))
-    rid = given or uuid.uuid4().hex
-    return Request(kind, stream, rid, "", orjson.dumps(first_request(Endpoint(kind.value), said, rid)))
+        body, names = _named(_plain(said), rid)
+        return Request(kind, stream, rid, cannot, orjson.dumps(body), names)
+    engines, names = _fresh(rid)
+    body = first_request(Endpoint(kind.value), said, engines)
+    return Request(kind, stream, engines if rid is None else rid, "", orjson.dumps(body), names)
 
 
 def without_records(request: Request) -> Request:
     """For an engine that will not write commit records for it: served as it is, and not continued."""
-    body = orjson.dumps(_plain(orjson.loads(request.body)))
-    return Request(request.kind, request.stream, request.rid, "is refused as such by the engine", body)
+    body, names = _named(_plain(orjson.loads(request.body)), request.rid)
+    return replace(request, cannot="is refused as such by the engine", body=orjson.dumps(body), names=names)
 
 
-def continuation(request: Request, resumption: Resumption | None, rid: str) -> bytes:
-    """The body that makes an engine go on after what was committed, under another name."""
+def again(request: Request, resumption: Resumption | None) -> tuple[bytes, Names]:
+    """The body that makes an engine go on after what was committed, under another name: one may still hold an earlier attempt."""
     said = orjson.loads(request.body)
-    return orjson.dumps(resumed_request(Endpoint(request.kind.value), said, rid, resumption))
+    if request.cannot:
+        said, names = _named(said, request.rid)
+        return orjson.dumps(said), names
+    engines, names = _fresh(request.rid)
+    return orjson.dumps(resumed_request(Endpoint(request.kind.value), said, engines, resumption)), names
+
+
+def renamed(said: bytes, names: Names) -> bytes:
+    """Whole events, or a whole answer, as the client knows its request."""
+    for engines, clients in names:
+        said = said.replace(engines, clients)
+    return said
+
+
+def _fresh(rid: str | None) -> tuple[str, Names]:
+    engines = uuid.uuid4().hex
+    return engines, () if rid is None else ((engines.encode(), orjson.dumps(rid)[1:-1]),)
+
+
+def _named(said: dict[str, Any], rid: str | None) -> tuple[dict[str, Any], Names]:
+    if rid is None:
+        return said, ()
+    engines, names = _fresh(rid)
+    return {**said, "rid": engines}, names
 
 
 def _why_not(kind: Kind, said: Mapping[str, Any]) -> str:
     if kind is Kind.COMPLETIONS:
         return "comes by /v1/completions"
-    if not isinstance(said.get("rid"), str | None):
-        return "has several ids"
+    if not isinstance(said.get("rid"), str | list | None):
+        return "has an id that is no text"
     refusal = why_not_resumable(Endpoint(kind.value), said)
     return f"asks for what lives in one engine ({refusal.key}: {refusal.reason.value})" if refusal else ""
 

@@ -139,8 +139,17 @@ def whole_answer(body: Body, *, chat: bool) -> dict[str, object]:
     if chat:
         choice = {"index": 0, "message": {"role": "assistant", "content": text_of(ids)}, "finish_reason": "length"}
         return {"id": body.get("rid", "none"), "object": "chat.completion", "choices": [choice]}
-    meta = {"finish_reason": {"type": "length"}, "completion_tokens": len(ids)}
+    meta = {"id": body.get("rid", "none"), "finish_reason": {"type": "length"}, "completion_tokens": len(ids)}
     return {"text": text_of(ids), "output_ids": ids, "meta_info": meta}
+
+
+def abort_event(body: Body, *, chat: bool) -> bytes:
+    """Ends a stream that was told to end, by a client that went away or by the beginning of its name."""
+    if chat:
+        choice = {"index": 0, "delta": {}, "finish_reason": "abort"}
+        return sse({"id": body.get("rid", "none"), "created": 1, "choices": [choice]})
+    meta = {"id": body.get("rid", "none"), "finish_reason": {"type": "abort", "message": "Aborted"}}
+    return sse({"text": "", "output_ids": [], "meta_info": meta})
 
 
 @dataclass
@@ -164,6 +173,8 @@ class FakeEngine:
     open: int = 0  # streams and answers under way
     cancelled: int = 0
     streams: int = 0
+    names: list[str] = field(default_factory=list)  # of the requests under way
+    ended: set[str] = field(default_factory=set)  # names of those that an abort met
     address: str = ""
     _runner: web.AppRunner | None = None
 
@@ -209,14 +220,24 @@ class FakeEngine:
         body = await http.json()
         self.requests.append(body)
         self.headers.append(dict(http.headers))
+        name = body.get("rid")
+        if isinstance(name, str) and name.startswith("HEALTH_CHECK") and self.open:
+            await asyncio.Event().wait()  # a busy engine drops its own health checks, and answers them otherwise
+        if name in self.names:
+            return web.json_response({"error": {"message": f"Duplicate request ID {name}"}}, status=400)
         self.open += 1
+        self.names += [name] if isinstance(name, str) else []
         try:
             return await self._answer(http, body)
         except asyncio.CancelledError:
             self.cancelled += 1
+            if isinstance(name, str):
+                self.ended.update(each for each in self.names if each.startswith(name))
             raise
         finally:
             self.open -= 1
+            if isinstance(name, str):
+                self.names.remove(name)
 
     async def _answer(self, http: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         chat = http.path != "/generate"
@@ -247,9 +268,9 @@ class FakeEngine:
             if chat:
                 return web.json_response({"object": "error", "message": str(error), "code": 400}, status=400)
             first, pieces = sse({"error": {"message": str(error), "code": 400}}) + b"data: [DONE]\n\n", iter(())
-        return await self._stream(http, itertools.chain([first], pieces))
+        return await self._stream(http, body, itertools.chain([first], pieces))
 
-    async def _stream(self, http: web.Request, pieces: Iterator[bytes]) -> web.StreamResponse:
+    async def _stream(self, http: web.Request, body: Body, pieces: Iterator[bytes]) -> web.StreamResponse:
         left = self.die_after(self.streams)
         self.streams += 1
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
@@ -257,6 +278,9 @@ class FakeEngine:
         for number, piece in enumerate(pieces):
             if self.stalls_after is not None and number >= self.stalls_after:
                 await asyncio.Event().wait()
+            if body.get("rid") in self.ended:
+                await response.write(abort_event(body, chat=http.path != "/generate") + b"data: [DONE]\n\n")
+                break
             said = self.change(number, piece)
             if left is not None and len(said) >= left:
                 await response.write(said[:left]) if left else None

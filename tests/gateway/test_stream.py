@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.gateway.client_side import fold
 from tests.gateway.fake_engine import FakeEngine, chat_pieces, generate_pieces, sse
 from tests.gateway.front import TOKENS, chat, check_whole, error_of, fronting, generate, run, until
 
+NAME = 32 * "x"  # as long as those that engines are given
 KINDS = pytest.mark.parametrize("ask", [chat, generate])
 
 
@@ -178,7 +180,7 @@ def test_an_answer_whose_last_event_came_is_whole_though_its_end_was_not_said():
     async def test() -> None:
         async with FakeEngine(1).serving() as engine, fronting() as front:
             front.route(engine)
-            whole = b"".join(generate_pieces({**generate(), "rid": "mine"}, 1))
+            whole = b"".join(generate_pieces({**generate(), "rid": NAME}, 1))
             engine.die_after = lambda number: len(whole) - len(b"data: [DONE]\n\n")
             check_whole(await front.ask(generate(rid="mine")))
             assert len(engine.requests) == 1
@@ -190,7 +192,7 @@ def test_an_answer_whose_last_event_came_is_whole_though_its_end_was_not_said():
 def test_the_end_is_made_again_when_only_the_end_was_lost():
     async def test() -> None:
         async with FakeEngine(1).serving() as a, FakeEngine(2).serving() as b, fronting() as front:
-            whole = b"".join(chat_pieces({**chat(), "rid": "mine", "custom_params": {"resume_records": True}}, 1))
+            whole = b"".join(chat_pieces({**chat(), "rid": NAME, "custom_params": {"resume_records": True}}, 1))
             a.die_after = lambda number: len(whole) - 3 if number == 0 else None
             front.route(a)
             asked = asyncio.create_task(front.ask(chat(rid="mine")))
@@ -413,6 +415,71 @@ def test_clients_cannot_write_our_keys():
             await front.post("/v1/completions", {"prompt": "x", "max_tokens": 4, "custom_params": mine})
             told = [(body.get("custom_params") or body["sampling_params"]["custom_params"]) for body in engine.requests]
             assert told == [{"kept": 1, "resume_records": True}, {"kept": 1}, {"kept": 1}, {"kept": 1}]
+
+    run(test())
+
+
+@KINDS
+def test_a_client_that_goes_away_ends_no_stream_whose_name_begins_as_its_own_does(ask):
+    async def test() -> None:
+        async with FakeEngine(1, pace_seconds=0.02).serving() as engine, fronting() as front:
+            front.route(engine)
+            first = asyncio.create_task(front.ask(ask(rid="req-1")))
+            others = [asyncio.create_task(front.ask(ask(f"p{n}", rid=f"req-1{n}"))) for n in range(5)]
+            await until(lambda: sum(stream.journal.forwarded > 0 for stream in front.proxy.streams) == 6)
+            first.cancel()
+            for number, held in enumerate(await asyncio.gather(*others)):
+                check_whole(held, f"p{number}")
+                assert held.names == {f"req-1{number}"}
+            assert engine.cancelled == 1
+            assert not front.counters.losses
+
+    run(test())
+
+
+@pytest.mark.parametrize("name", ["HEALTH_CHECK_1", "the same", ""])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(chat(), id="chat"),
+        pytest.param(generate(), id="generate"),
+        pytest.param(chat(n=2), id="passed-on"),
+        pytest.param(chat(stream=False), id="chat-whole"),
+        pytest.param(generate(stream=False), id="generate-whole"),
+    ],
+)
+def test_whatever_clients_call_their_requests_they_meet_no_other_and_keep_their_names(name, body):
+    async def test() -> None:
+        async with FakeEngine(1, pace_seconds=0.02).serving() as engine, fronting() as front:
+            front.route(engine)
+            path = "/v1/chat/completions" if "messages" in body else "/generate"
+            asked = [asyncio.create_task(front.post(path, {**body, "rid": name})) for _ in range(2)]
+            for status, said, headers in await asyncio.gather(*asked):
+                assert status == 200, said
+                assert set(re.findall(r'"id": ?"([^"]*)"', said.decode())) == {name}
+                assert headers.get("X-Request-Id") == (name if name == "HEALTH_CHECK_1" else None)
+            sent = [request["rid"] for request in engine.requests]
+            assert name not in sent
+            assert len(set(sent)) == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("body", [chat(), generate(), chat(n=2), generate(stream=False)])
+def test_each_attempt_has_a_name_that_no_other_begins_with(body):
+    async def test() -> None:
+        async with FakeEngine(1, status=503).serving() as engine, fronting() as front:
+            front.route(engine)
+            path = "/v1/chat/completions" if "messages" in body else "/generate"
+            asked = asyncio.create_task(front.post(path, {**body, "rid": "mine"}))
+            await until(lambda: len(engine.requests) >= 3)
+            engine.status = 200
+            status, said, _ = await asked
+            assert status == 200
+            assert b'"mine"' in said
+            sent = [request["rid"] for request in engine.requests]
+            assert len({len(name) for name in sent}) == 1
+            assert len(set(sent)) == len(sent)
 
     run(test())
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_toolkit.gateway.refusal import Refused
-from spec_toolkit.gateway.wire import Kind, continuation, is_abort, read_request, without_records
+from spec_toolkit.gateway.wire import Kind, again, is_abort, read_request, without_records
 from spec_toolkit.resumption import Resumption, decode_params
 
 CHAT = {"messages": [{"role": "user", "content": "x"}], "stream": True}
@@ -23,7 +23,7 @@ def read(kind: Kind, body: object) -> tuple[object, dict[str, object]]:
     ("kind", "body"),
     [
         pytest.param(Kind.CHAT, {**CHAT, "n": 2}, id="choices"),
-        pytest.param(Kind.CHAT, {**CHAT, "rid": ["a"]}, id="several-ids"),
+        pytest.param(Kind.CHAT, {**CHAT, "rid": {"a": 1}}, id="no-name"),
         pytest.param(Kind.CHAT, {**CHAT, "stream": False}, id="whole"),
         pytest.param(Kind.CHAT, {**CHAT, "messages": [{"content": [{"type": "image_url"}]}]}, id="an-image"),
         pytest.param(Kind.GENERATE, {**GENERATE, "text": ["x", "y"]}, id="prompts"),
@@ -53,14 +53,15 @@ def test_what_goes_on_is_the_same_request_after_what_was_committed(kind, body):
     asked, _ = read(kind, body)
     assert not asked.cannot
     cuts = ((1, 4), (2, 9)) if kind is Kind.CHAT else ()
-    again = json.loads(continuation(asked, Resumption((5, 6, 7), cuts), "another"))
-    holder = again if kind is Kind.CHAT else again["sampling_params"]
+    second, names = again(asked, Resumption((5, 6, 7), cuts))
+    more = json.loads(second)
+    holder = more if kind is Kind.CHAT else more["sampling_params"]
     assert decode_params(holder.pop("custom_params")) == Resumption((5, 6, 7), cuts)
-    assert again.pop("rid") == "another"
+    assert names == ((more.pop("rid").encode(), asked.rid.encode()),)
     first = json.loads(asked.body)
     (first if kind is Kind.CHAT else first["sampling_params"]).pop("custom_params", None)
     first.pop("rid")
-    assert again == first
+    assert more == first
     assert {key: value for key, value in first.items() if key in body and value} == {k: v for k, v in body.items() if v}
 
 
@@ -68,6 +69,25 @@ def test_every_stream_has_a_name_of_its_own_or_its_clients():
     names = {read(Kind.CHAT, CHAT)[0].rid for _ in range(50)}
     assert len(names) == 50
     assert read(Kind.CHAT, {**CHAT, "rid": "mine"})[0].rid == "mine"
+
+
+@pytest.mark.parametrize("given", ["mine", "", "HEALTH_CHECK", "a" * 31, ["a", "a_1"], None])
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("stream", [True, False])
+def test_no_name_that_an_engine_is_given_begins_as_another_does(kind, stream, given):
+    """An engine that is told to abort one ends all whose names begin so; the empty name ends everybody's."""
+    told = []
+    for _ in range(3):
+        asked, first = read(kind, {**CHAT, **GENERATE, "stream": stream, "rid": given})
+        bodies = [
+            first,
+            json.loads(without_records(asked).body),
+            *(json.loads(again(asked, None)[0]) for _ in range(3)),
+        ]
+        told += [body["rid"] for body in bodies if body.get("rid") is not None]
+    assert not isinstance(given, str) or len(told) == 15
+    assert len(set(told)) == len(told)
+    assert not [(one, other) for one in told for other in told if one is not other and other.startswith(one)]
 
 
 def test_an_engine_that_will_not_write_records_is_not_asked_to():
