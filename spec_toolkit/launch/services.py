@@ -143,7 +143,7 @@ class _Runner:
     async def _run_once(self) -> str:
         """Until it ends, or does not read; returns why."""
         log = RotatingLog(self._folder.log_of(self._service.name), most_bytes=_LOG_BYTES, files=_LOG_FILES)
-        pipe = _Pipe()
+        pipe = self._pipe = _Pipe()  # what is told while it starts is told to it, too
         pipe.write(self._line)
         try:
             kept = await KeptProcess.start(
@@ -155,12 +155,13 @@ class _Runner:
                 stdin=pipe.theirs,
             )
         except BaseException:
+            self._pipe = None
             pipe.close()
             log.close()
             raise
         self._record.own(kept.keeper_pid)
         self._record.event(Kind.SERVICE, f"{self._service.name}: started")
-        self._kept, self._pipe = kept, pipe
+        self._kept = kept
         pipe.close_theirs()
         ending, unread = asyncio.create_task(kept.wait()), asyncio.create_task(pipe.unread.wait())
         try:

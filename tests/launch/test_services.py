@@ -1,6 +1,8 @@
 """Services in the hands of the supervisor's own loop: what is told, what is read, when it is given up."""
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -60,6 +62,29 @@ def test_each_change_is_told_in_order_and_what_was_missed_is_not_told_again(fold
             made.change(engine=number, why="x" * 9000)
         await until(lambda: len(routes(folder, "sidecar")) == 4)
         assert [route.generation for route in routes(folder, "sidecar")] == [1, 2, 3, 4]
+
+    play(folder, (service(folder, "sidecar"),), scenario)
+
+
+def test_what_changes_while_one_is_being_started_is_told_to_it(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes: list[Callable[[], None]] = []
+    start = room.KeptProcess.start
+
+    async def slow_start(*arguments: object, **more: object) -> object:
+        kept = await start(*arguments, **more)  # type: ignore[arg-type]
+        for change in changes:
+            change()
+        changes.clear()
+        return kept
+
+    monkeypatch.setattr(room.KeptProcess, "start", slow_start)
+
+    async def scenario(services: Services, made: Routes, record: Record) -> None:
+        await until(lambda: len(routes(folder, "sidecar")) == 1)
+        changes.append(lambda: made.change(engine=7))
+        os.kill(int(notes(folder, "sidecar")[0].split()[1]), signal.SIGKILL)
+        await until(lambda: len(routes(folder, "sidecar")) == 3)
+        assert [route.engine for route in routes(folder, "sidecar")] == [0, 0, 7]
 
     play(folder, (service(folder, "sidecar"),), scenario)
 
