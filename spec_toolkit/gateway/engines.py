@@ -97,10 +97,14 @@ class Engines:
                 return engine
         return Engine(route.engine, route.address, speculates=route.speculates, now=self._loop.time())
 
-    def close(self) -> None:
-        """Whoever waits, and whoever runs, is told that the gateway ends."""
+    def turn_away(self) -> None:
+        """Whoever waits, or loses its engine, is told that the gateway ends."""
         self.closed = True
         self.wake()
+
+    def close(self) -> None:
+        """Whoever runs, too."""
+        self.turn_away()
         for engine in self.all:
             engine.cut_all()
 

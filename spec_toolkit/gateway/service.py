@@ -1,7 +1,8 @@
 """The gateway's process: `python -P -m spec_toolkit.gateway.service FOLDER`; FOLDER holds `launch.json`. Touches the world.
 
 It hears of every Route on its standard input, and ends where that closes, since then the supervisor is gone. SIGTERM: new requests are
-refused, those in flight have the launch's drain time, what is left ends with a typed error. What a client asks or is answered stays in
+refused, those in flight have the launch's drain time, what is left ends with a typed error; so does at once what waits while no engine
+takes requests, for none will. What a client asks or is answered stays in
 memory: nothing of it is logged or written.
 """
 
@@ -28,7 +29,7 @@ from spec_toolkit.gateway.refusal import Reason
 from spec_toolkit.gateway.watch import TICK_SECONDS, Watch
 from spec_toolkit.launch.deployment import Folder, write_private
 from spec_toolkit.launch.record import Launch
-from spec_toolkit.launch.route import decode_route
+from spec_toolkit.launch.route import Route, decode_route
 
 _LOG = logging.getLogger("spec_toolkit.gateway")
 _KEPT_OPEN_SECONDS = (
@@ -73,6 +74,7 @@ class Gateway:
         try:
             await self._ending.wait()
             self._stopping = True
+            self._turn_away()
             await site.stop()
             await self._drain()
         finally:
@@ -80,6 +82,14 @@ class Gateway:
             self._watch.close()
             await self._write()
             await runner.cleanup()
+
+    def follow(self, route: Route) -> None:
+        self.engines.follow(route)
+        self._turn_away()
+
+    def _turn_away(self) -> None:
+        if self._stopping and self.engines.current is None:
+            self.engines.turn_away()
 
     async def _drain(self) -> None:
         """Those in flight end by themselves, or are ended."""
@@ -152,7 +162,7 @@ async def follow_routes(gateway: Gateway, pipe: int) -> None:
             _LOG.info(
                 "route %d: engine %d at %s; %s", route.generation, route.engine, route.address or "none", route.why
             )
-            gateway.engines.follow(route)
+            gateway.follow(route)
     finally:
         transport.close()
         gateway.end(drain=False)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
+import pytest
 
 from spec_toolkit.gateway.counters import Snapshot
 from spec_toolkit.launch.deployment import Folder, Status, write_json
@@ -166,6 +167,39 @@ def test_what_has_not_ended_when_the_drain_is_over_ends_with_a_typed_error(tmp_p
             held = fold(said)
             assert [error["type"] for error in held.errors] == ["gateway.stopping"]
             assert held.done == 0
+            assert await asyncio.wait_for(gateway.child.wait(), 20) == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize("route_is_told", ["before", "after"])
+def test_told_to_end_while_no_engine_takes_requests_it_tells_at_once_whoever_waits(tmp_path, route_is_told):
+    async def test() -> None:
+        async with (
+            FakeEngine(1, stalls_after=3).serving() as engine,
+            process(tmp_path, drain=600) as gateway,
+            aiohttp.ClientSession() as session,
+        ):
+            gateway.tell(engine, 1)
+            await gateway.healthy(session)
+            running = asyncio.create_task(streamed(session, gateway.address))
+            await until(lambda: engine.streams == 1)
+            if route_is_told == "before":
+                gateway.tell(None, 2)
+                waiting = asyncio.create_task(session.post(gateway.address + "/v1/chat/completions", json=chat()))
+                await until(lambda: (told := gateway.snapshot()) is not None and told.waiting == 1)
+            gateway.child.send_signal(signal.SIGTERM)
+            if route_is_told == "before":
+                async with await asyncio.wait_for(waiting, 20) as answer:
+                    assert answer.status == 503
+                    assert (await answer.json())["error"]["type"] == "gateway.stopping"
+            else:
+                await until(lambda: (told := gateway.snapshot()) is not None and told.stopping)
+                gateway.tell(None, 2)
+            assert not running.done(), "its engine may finish it"
+            await engine.kill()
+            errors = fold(await asyncio.wait_for(running, 20)).errors
+            assert [error["type"] for error in errors] == ["gateway.stopping"]
             assert await asyncio.wait_for(gateway.child.wait(), 20) == 0
 
     run(test())
