@@ -12,7 +12,13 @@ _FINAL = ("patches.", "smoke.key", "smoke.tokenizer")
 _START, LOST_PAGE, _PATCHES = (
     f"runbooks/{page}.md" for page in ("engine-does-not-start", "engine-lost", "patch-does-not-apply")
 )
-_PAGES = {"patches.": _PATCHES, "smoke.key": _PATCHES, "smoke.": "runbooks/speculation-is-off.md"}
+_PAGES = {
+    "patches.": _PATCHES,
+    "smoke.key": _PATCHES,
+    "smoke.": "runbooks/speculation-is-off.md",
+    "gateway.": LOST_PAGE,
+    "engine.undead": LOST_PAGE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

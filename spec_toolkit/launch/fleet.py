@@ -29,6 +29,7 @@ class Fleet:
         self._launch, self._record, self._start, self._at_once = launch, record, start, at_once
         self._number = 0
         self._living: list[Engine] = []
+        self._took: list[Engine] = []  # those of them that took requests, and may have some
         self._retiring: asyncio.Task[None] | None = None
 
     async def bring_up(self, spec: LaunchSpec, steps: int, on_phase: OnPhase = lambda _: None) -> tuple[Engine, Smoke]:
@@ -75,8 +76,21 @@ class Fleet:
         await engine.end(seconds, self._at_once)
         self._forget(engine)
 
+    def takes_requests(self, engine: Engine) -> None:
+        """From now on."""
+        if engine not in self._took:
+            self._took.append(engine)
+
+    @property
+    def took_requests(self) -> bool:
+        """Whether an engine lives that did: it may still run some, though it takes no more."""
+        return bool(self._took)
+
     async def end_all(self, seconds: float) -> None:
-        await asyncio.gather(*(self.end(engine, seconds) for engine in self._living))
+        """Those that took requests may finish them for so long."""
+        await asyncio.gather(
+            *(self.end(engine, seconds) if engine in self._took else self.kill(engine) for engine in self._living)
+        )
 
     def retire(self, engine: Engine) -> None:
         """As `end`, in the background."""
@@ -93,6 +107,7 @@ class Fleet:
             await asyncio.gather(self._retiring, return_exceptions=True)
         ended = await asyncio.gather(*(engine.kill() for engine in self._living), return_exceptions=True)
         self._living.clear()
+        self._took.clear()
         for error in ended:
             if isinstance(error, BaseException):
                 raise error
@@ -104,5 +119,6 @@ class Fleet:
             self._record.event(Kind.LOST, "; ".join(str(undead).splitlines()), runbook=LOST_PAGE)
 
     def _forget(self, engine: Engine) -> None:
-        if engine in self._living:
-            self._living.remove(engine)
+        for engines in (self._living, self._took):
+            if engine in engines:
+                engines.remove(engine)

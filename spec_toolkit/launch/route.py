@@ -40,6 +40,10 @@ class Routes:
         self.now = Route(generation=1, address="", engine=0, speculates=False, steps=0, why="no engine has started yet")
         tell(self.now)
 
+    def lead_nowhere(self, **changes: object) -> None:
+        """No engine takes requests."""
+        self.change(address="", engine=0, speculates=False, steps=0, **changes)
+
     def change(self, **changes: object) -> None:
         changed = replace(self.now, generation=self.now.generation + 1, **changes)
         self.now = replace(changed, why=changed.why[:_WHY_CHARACTERS])

@@ -3,19 +3,20 @@
     STARTING   no engine has served yet: attempts in the order the launch gives them (with speculation, once more, without)
        │ its checks passed
     SERVING ◄──────────────────────────────────────────────────┐
-       │ it ended, or a restart without speculation was asked    │ a stand-in passed its checks
+       │ it ended or hung, or one without speculation was asked  │ a stand-in passed its checks
        ├──► REPLACING  no engine takes requests ─────────────────┤ (as often as the back-off allows, then the deployment fails)
        │ a restart with speculation was asked                    │
        └──► RETURNING  beside: the one that serves goes on ──────┘ the speculating one passed its checks and is at the lowest rung;
                        in place: it finishes and ends first        or it failed, and the one that served goes on or is started again
 
-One move at a time: whoever asks during one is refused with a reason. Requests move only to an engine whose checks passed, and the
-route says that none takes them before the engine that did is ended.
+One move at a time: whoever asks during one is refused with a reason, but who says that the engine hangs which serves meanwhile.
+Requests move only to an engine whose checks passed, and the route says that none takes them before the engine that did is ended. An
+engine that is replaced because somebody wishes it finishes what it runs; one that hangs is killed.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -24,26 +25,14 @@ from spec_toolkit.launch.engines import Engine
 from spec_toolkit.launch.events import Kind
 from spec_toolkit.launch.failure import EngineGone, Failure
 from spec_toolkit.launch.fleet import Fleet, StartFailed
+from spec_toolkit.launch.order import Order, Step
 from spec_toolkit.launch.record import Launch, Record
 from spec_toolkit.launch.route import Routes
 from spec_toolkit.launch.smoke import Smoke
 from spec_toolkit.launch.spec import LaunchSpec
 from spec_toolkit.terms import Comeback, Mode, mode_at
 
-
-class Step(Enum):
-    STARTING = "the first engine is being started"
-    SERVING = "an engine serves"
-    REPLACING = "the engine is being replaced"
-    RETURNING = "a speculating engine is being started to take over"
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Somebody asked for another engine."""
-
-    speculate: bool
-    why: str
+_NO_STAND_IN = "the recipe does not let an engine run without speculation"
 
 
 class _GivenUp(Exception):  # noqa: N818 - what happened
@@ -70,6 +59,9 @@ class Succession:
         self._speculating = next((spec for spec in launch.attempts if spec.speculates), None)
         self._stand_in = launch.attempts[-1]  # without speculation wherever the recipe allows that
         self._order: asyncio.Future[Order] = asyncio.get_running_loop().create_future()
+        self._hang: asyncio.Future[Order] = (
+            asyncio.get_running_loop().create_future()
+        )  # told while another engine returns
         self.step = Step.STARTING
         self.serving: Engine | None = None
 
@@ -84,18 +76,28 @@ class Succession:
 
     def ask(self, order: Order) -> str:
         """Why it is refused; empty: it is taken, and done when the route says so."""
-        if self.step is not Step.SERVING or self.serving is None:
+        if self.step is Step.RETURNING and self.serving is not None and order.hung:
+            if not self._hang.done():
+                self._hang.set_result(order)
+            return ""
+        refused = self._refuse(order)
+        if not refused:
+            self._order.set_result(order)
+        return refused
+
+    def _refuse(self, order: Order) -> str:
+        serving, speculate = self.serving, order.speculate
+        if self.step is not Step.SERVING or serving is None:
             return self.step.value
-        if self._order.done():
-            return "another restart was just asked for"
-        if order.speculate and self._speculating is None:
-            return "the recipe does not let an engine speculate"
-        if order.speculate and self.serving.spec.speculates:
-            return "the engine that serves was started with speculation"
-        if order.speculate and self._fleet.is_retiring:
-            return "the engine that served before still finishes what it runs"
-        self._order.set_result(order)
-        return ""
+        refusals = (
+            (self._order.done(), "another restart was just asked for"),
+            (speculate and self._speculating is None, "the recipe does not let an engine speculate"),
+            (speculate and serving.spec.speculates, "the engine that serves was started with speculation"),
+            (speculate and self._fleet.is_retiring, "the engine that served before still finishes what it runs"),
+            # Another would only be as that one is; of one that hangs that is enough.
+            (not speculate and not order.hung and self._stand_in.speculates, _NO_STAND_IN),
+        )
+        return next((why for holds, why in refusals if holds), "")
 
     async def _first(self) -> Engine:
         steps, reason = self._launch.entry_steps, ""
@@ -146,9 +148,9 @@ class Succession:
             return await self._return_beside(serving, order)
         return await self._return_in_place(serving, order)
 
-    async def _lose(self, old: Engine, gone: EngineGone) -> Failure:
-        """It ended unasked. Raises _GivenUp where another could only end the same way."""
-        self._route_away(f"engine {old.number} ended", lost=int(old.spec.speculates))
+    async def _lose(self, old: Engine, gone: EngineGone, *, counts: bool = True) -> Failure:
+        """It ended unasked, or hangs. Raises _GivenUp where another could only end the same way."""
+        self._route_away(f"engine {old.number} ended", lost=int(counts and old.spec.speculates))
         failed = await self._fleet.fail(old, gone, ready=True)
         if failed.final:
             raise _GivenUp(failed)
@@ -158,7 +160,10 @@ class Succession:
     async def _replace_asked(self, old: Engine, order: Order) -> Engine:
         self._route_away(order.why)
         self._record.event(Kind.RESTART, f"restarting the engine: {order.why}")
-        await self._fleet.kill(old)  # at once: it may hang, and what it ran goes on elsewhere from its last token
+        if order.hung:
+            await self._fleet.kill(old)  # what it ran goes on elsewhere from its last token
+        else:
+            await self._fleet.end(old, self._launch.drain_seconds)  # not every request could go on elsewhere
         return await self._replace(Failure(text=order.why, runbook=""), same_kind=self._is_stand_in(old))
 
     async def _replace(self, failed: Failure, *, same_kind: bool) -> Engine:
@@ -188,14 +193,17 @@ class Succession:
     async def _return_beside(self, old: Engine, order: Order) -> Engine:
         spec, steps = self._announce_return(order), self._launch.return_steps
         self._routes.change(returning=True, why=order.why)
+        self._hang = asyncio.get_running_loop().create_future()
         coming = asyncio.create_task(self._fleet.bring_up(spec, steps, self._show_return))
         ending = asyncio.create_task(old.gone())
         lost: Failure | None = None
         try:
-            await asyncio.wait({coming, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done():
+            happens: set[asyncio.Future[Any]] = {coming, ending, self._hang}
+            await asyncio.wait(happens, return_when=asyncio.FIRST_COMPLETED)
+            if self._hang.done() or not coming.done():
                 # What comes has begun already, and has all the room now: nothing else would serve sooner.
-                lost = await self._lose(old, ending.result())
+                hang = EngineGone(self._hang.result().why) if self._hang.done() else None
+                lost = await self._lose(old, hang or ending.result(), counts=hang is None)
                 await asyncio.wait({coming})
             engine, seen = coming.result()
         except StartFailed as failed:
@@ -246,8 +254,15 @@ class Succession:
         self._record.event(Kind.MOVED, text, phase="ready")
         return engine
 
+    def close(self) -> None:
+        """Whoever waits for an engine is to hear that none will come."""
+        self.serving = None
+        if self._routes.now.address:
+            self._routes.lead_nowhere(returning=False, why="the deployment ends")
+
     def _route_to(self, engine: Engine, steps: int, why: str) -> None:
         self.serving = engine
+        self._fleet.takes_requests(engine)
         self._routes.change(
             address=engine.spec.address,
             engine=engine.number,
@@ -261,8 +276,7 @@ class Succession:
         if self.step is not Step.RETURNING:
             self.step = Step.REPLACING
         self.serving = None
-        lost += self._routes.now.lost
-        self._routes.change(address="", engine=0, speculates=False, steps=0, returning=True, lost=lost, why=why)
+        self._routes.lead_nowhere(returning=True, lost=self._routes.now.lost + lost, why=why)
         self._record.note(phase="restarting", engine_address="")
 
     def _show_serving(self, engine: Engine, seen: Smoke, steps: int, reason: str) -> None:

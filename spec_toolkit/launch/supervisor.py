@@ -17,23 +17,29 @@ from typing import Any
 
 import msgspec
 
+from spec_toolkit.errors import SpecError
 from spec_toolkit.launch import control
 from spec_toolkit.launch.back_off import BackOff
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.engines import Engine, RealEngine
 from spec_toolkit.launch.events import Kind
-from spec_toolkit.launch.failure import Failure, own_fault
+from spec_toolkit.launch.failure import Failure, own_fault, refusal
 from spec_toolkit.launch.fleet import Fleet
+from spec_toolkit.launch.order import Order
 from spec_toolkit.launch.record import GATEWAY, NOTHING_RUNS, SIDECAR, Launch, Record
 from spec_toolkit.launch.rotating_log import RotatingLog
 from spec_toolkit.launch.route import Routes
 from spec_toolkit.launch.services import Services
 from spec_toolkit.launch.spec import LaunchSpec
-from spec_toolkit.launch.succession import Order, Succession
+from spec_toolkit.launch.succession import Succession
 
 MOST_LOST = 5  # engines without speculation that end within an hour and are started again
 _LEAST_SECONDS = 1.0  # for an engine to end whose gateway took the whole drain time
 _WHY_CHARACTERS = 500
+_TAKES = {
+    "stop": "takes no arguments",
+    "restart": "takes speculate (true or false) and why (a text); without speculation also hung (true or false)",
+}
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error
@@ -63,16 +69,15 @@ class Supervisor:
 
     def handle(self, verb: str, arguments: Mapping[str, object]) -> dict[str, object]:
         """What to answer somebody on the socket."""
-        match verb, dict(arguments):
-            case "stop", {**rest} if not rest:
+        match verb:
+            case "stop" if not arguments:
                 self.ask_stop("asked to stop")
                 return {"ok": True}
-            case "restart", {"speculate": bool(speculate), "why": str(why), **rest} if not rest:
-                refused = self._refuse(Order(speculate, why[:_WHY_CHARACTERS]))
+            case "restart" if (order := _read_order(arguments)) is not None:
+                refused = self._refuse(order)
                 return {"ok": False, "why": refused} if refused else {"ok": True}
-            case (("stop" | "restart"), _):
-                wanted = {"stop": "takes no arguments", "restart": "takes speculate (true or false) and why (a text)"}
-                return {"ok": False, "why": f"{verb!r} {wanted[verb]}"}
+            case "stop" | "restart":
+                return {"ok": False, "why": f"{verb!r} {_TAKES[verb]}"}
         return {"ok": False, "why": f"no verb {verb!r}; known: restart, stop"}
 
     def _refuse(self, order: Order) -> str:
@@ -89,6 +94,8 @@ class Supervisor:
         except Stopped as stopped:
             self._end(Kind.STOPPED, "stopped", str(stopped))
             return 0
+        except SpecError as refused:
+            failed = refusal(refused)
         except Exception as error:  # noqa: BLE001 - whatever it is, the deployment's end is written down before this process goes
             failed = own_fault(error)
         self._end(Kind.FAILED, "failed", failed.text, exit_code=failed.exit_code, runbook=failed.runbook)
@@ -111,9 +118,9 @@ class Supervisor:
 
     async def _finish(self) -> None:
         """What runs may finish: first what the gateway streams, then what others left in the engines."""
-        if self._succession.serving is None:
-            return
         self._record.note(phase="stopping")
+        if not self._fleet.took_requests:
+            return  # who waits is told by the gateway as soon as that is asked to end
         drain_seconds = self._launch.drain_seconds
         self._record.event(Kind.STOPPING, f"giving the engine {drain_seconds:g} s to finish what it runs")
         deadline = time.monotonic() + drain_seconds
@@ -122,6 +129,7 @@ class Supervisor:
         await self._fleet.end_all(max(_LEAST_SECONDS, deadline - time.monotonic()))
 
     async def _leave_nothing(self) -> None:
+        self._succession.close()
         try:
             await self._fleet.close()
         finally:
@@ -151,6 +159,14 @@ async def supervise(folder: Folder, launch: Launch, leash: int) -> int:
     loop.add_reader(leash, _leash_moved, loop, leash, supervisor)
     async with control.listening(folder, supervisor.handle):
         return await supervisor.run()
+
+
+def _read_order(arguments: Mapping[str, object]) -> Order | None:
+    """None where nothing is ordered so."""
+    match {"hung": False, **arguments}:
+        case {"speculate": bool(speculate), "why": str(why), "hung": bool(hung), **more} if not more:
+            return None if speculate and hung else Order(speculate, why[:_WHY_CHARACTERS], hung)
+    return None
 
 
 def _leash_moved(loop: asyncio.AbstractEventLoop, leash: int, supervisor: Supervisor) -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--break-off", action="store_true", help="end with code 9 in the middle of an answer")
     parser.add_argument("--no-meta", action="store_true", help="answer without the keys an answer has")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
+    parser.add_argument("--drains", type=float, help="seconds from SIGTERM to its end, for what it runs")
     parser.add_argument("--no-knob", action="store_true", help="take no command")
     return parser.parse_args()
 
@@ -97,10 +99,18 @@ class Engine(BaseHTTPRequestHandler):
         return
 
 
+def drain(seconds: float) -> None:
+    time.sleep(seconds)
+    print("everything has finished", flush=True)
+    os._exit(0)
+
+
 def main() -> None:
     wanted = Engine.wanted = arguments()
     if wanted.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if wanted.drains is not None:
+        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=drain, args=(wanted.drains,)).start())
     if wanted.say:
         print(wanted.say, flush=True)
     if wanted.exit is not None:

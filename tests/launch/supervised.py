@@ -54,6 +54,32 @@ def routes(folder: Folder, name: str) -> list[Route]:
     return [decode_route(line.encode()) for line in notes(folder, name) if line.startswith("{")]
 
 
+def launch_of(
+    folder: Folder,
+    attempts: tuple[LaunchSpec, ...],
+    *,
+    services: tuple[Service, ...],
+    port: int,
+    ready_seconds: float = 60.0,
+    drain_seconds: float = 2.0,
+    comeback: Comeback = Comeback.BESIDE,
+) -> Launch:
+    return Launch(
+        status=Status(name=folder.name, recipe="r.yaml", recipe_sha256="sha256:0"),
+        attempts=attempts,
+        tokenizer=None,
+        ready_seconds=ready_seconds,
+        drain_seconds=drain_seconds,
+        front=Front(port=port, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=60.0),
+        comeback=comeback,
+        hang_seconds=10.0,
+        services=services,
+        steps=(0, 1, 3),
+        entry_steps=3,
+        return_steps=0,
+    )
+
+
 class Running:
     """The supervisor's process; its leash is in our hand."""
 
@@ -69,22 +95,16 @@ class Running:
         comeback: Comeback,
     ) -> None:
         self.folder = folder
-        status = Status(name=folder.name, recipe="r.yaml", recipe_sha256="sha256:0")
-        launch = Launch(
-            status=status,
-            attempts=attempts,
-            tokenizer=None,
+        launch = launch_of(
+            folder,
+            attempts,
+            services=services,
+            port=port,
             ready_seconds=ready_seconds,
             drain_seconds=drain_seconds,
-            front=Front(port=port, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=60.0),
             comeback=comeback,
-            hang_seconds=10.0,
-            services=services,
-            steps=(0, 1, 3),
-            entry_steps=3,
-            return_steps=0,
         )
-        folder.write_status(status)
+        folder.write_status(launch.status)
         write_json(folder.launch, launch)
         theirs, self.leash = os.pipe()
         command = [sys.executable, "-P", "-m", "spec_toolkit.launch.supervisor", str(folder.path), str(theirs)]

@@ -9,16 +9,30 @@ import pytest
 import requests
 
 from spec_toolkit.launch import control
+from spec_toolkit.launch import services as rooms
+from spec_toolkit.launch.back_off import BackOff
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.ending import look, stop
-from spec_toolkit.launch.events import ENDS, Kind
+from spec_toolkit.launch.events import ENDS, Event, Kind
 from spec_toolkit.launch.ports import free_ports
+from spec_toolkit.launch.record import Service
+from spec_toolkit.launch.supervisor import Supervisor
 from spec_toolkit.terms import Comeback
-from tests.launch.supervised import DEADLINE_SECONDS, attempt, notes, processes, routes, service, texts, until
+from tests.launch.supervised import (
+    DEADLINE_SECONDS,
+    attempt,
+    launch_of,
+    notes,
+    processes,
+    routes,
+    service,
+    texts,
+    until,
+)
 
 
-def ask(folder: Folder, *, speculate: bool, why: str = "the test asks") -> dict[str, object]:
-    return asyncio.run(control.ask(folder, "restart", speculate=speculate, why=why))
+def ask(folder: Folder, *, speculate: bool, why: str = "the test asks", hung: bool = False) -> dict[str, object]:
+    return asyncio.run(control.ask(folder, "restart", speculate=speculate, why=why, hung=hung))
 
 
 def both(folder: Folder) -> tuple:
@@ -51,7 +65,7 @@ def test_an_engine_that_is_stopped_in_its_tracks_can_be_replaced(folder, run) ->
     for who in ("launcher", "scheduler"):
         os.kill(running.engine_pid(1, who), signal.SIGSTOP)
     first = processes(folder)
-    assert ask(folder, speculate=False, why="engine 1 hangs") == {"ok": True}
+    assert ask(folder, speculate=False, why="engine 1 hangs", hung=True) == {"ok": True}
     running.until(Kind.MOVED)
     assert not {*first} & {*processes(folder)}
     assert look(folder).reason == "engine 1 hangs"
@@ -99,6 +113,8 @@ def test_an_engine_that_takes_no_command_does_not_return(folder, run) -> None:
         ({"speculate": 1, "why": "x"}, "takes speculate"),
         ({"speculate": True, "why": None}, "takes speculate"),
         ({"speculate": True, "why": "x", "more": 1}, "takes speculate"),
+        ({"speculate": False, "why": "x", "hung": 1}, "without speculation also hung (true or false)"),
+        ({"speculate": True, "why": "x", "hung": True}, "without speculation also hung (true or false)"),
         ({"speculate": True, "why": "x"}, "the engine that serves was started with speculation"),
     ],
 )
@@ -176,15 +192,61 @@ def test_requests_come_in_through_the_gateway_and_it_ends_first(folder, run) -> 
     assert notes(folder, "gateway")[-1] == "ends"
 
 
-def test_a_gateway_that_never_answers_is_not_ready_and_one_that_always_ends_is_given_up(folder, run) -> None:
+def supervised_to_its_end(folder: Folder, gateway: Service, port: int) -> list[Event]:
+    """A good engine behind such a gateway; every event up to the last."""
+
+    async def whole() -> int:
+        launch = launch_of(folder, both(folder), services=(gateway,), port=port)
+        return await asyncio.wait_for(Supervisor(folder, launch).run(), DEADLINE_SECONDS)
+
+    assert asyncio.run(whole()) == 3
+    assert not processes(folder)
+    return folder.events()
+
+
+def test_behind_a_gateway_that_never_answers_nothing_is_called_ready_and_the_deployment_says_why(
+    folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "_ANSWER_SECONDS", 0.5)
+    [port] = free_ports(1)
+    events = supervised_to_its_end(folder, service(folder, "gateway"), port)
+    assert not texts(events, Kind.READY)
+    assert events[-1].kind is Kind.FAILED
+    assert events[-1].text.startswith(f"http://127.0.0.1:{port}: the gateway gives no healthy answer 0.5 s after")
+    assert "[gateway.no-answer]" in events[-1].text
+    assert events[-1].runbook == "runbooks/engine-lost.md"
+    told = [route.engine for route in routes(folder, "gateway")]
+    assert told == [0, 1, 0], "whoever waits there is not told that no engine will come"
+
+
+def test_a_gateway_that_always_ends_ends_the_deployment_with_its_last_words(
+    folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def soon(*, most: int, first_seconds: float, longest_seconds: float) -> BackOff:
+        return BackOff(most=2, first_seconds=0.01, longest_seconds=0.01)
+
+    monkeypatch.setattr(rooms, "BackOff", soon)
+    [port] = free_ports(1)
     gateway = service(folder, "gateway", "--exit", "5", "--say", "OSError: address in use")
-    running = run(attempt(folder, "--silent"), services=(gateway,))
-    events = running.until(Kind.SERVICE, times=4)
-    assert (
-        'gateway: ended with exit code 5, last words "OSError: address in use" after' in texts(events, Kind.SERVICE)[1]
-    )
+    events = supervised_to_its_end(folder, gateway, port)
+    assert not texts(events, Kind.READY)
+    assert events[-1].kind is Kind.FAILED
+    assert 'gateway: ended with exit code 5, last words "OSError: address in use" after' in events[-1].text
+    assert "it is not started again" in events[-1].text
     assert folder.log_of("gateway").stat().st_mode & 0o777 == 0o600
-    assert not texts(running.folder.events(), Kind.READY)
+
+
+def test_a_stop_lets_an_engine_finish_that_was_finishing_for_another_to_take_its_place(folder, run) -> None:
+    stand_in = attempt(folder, "--drains", "2", speculates=False)
+    running = run(attempt(folder), stand_in, comeback=Comeback.IN_PLACE, drain_seconds=30.0)
+    running.until(Kind.READY)
+    assert ask(folder, speculate=False) == {"ok": True}
+    running.until(Kind.MOVED)
+    until(lambda: ask(folder, speculate=True) == {"ok": True})
+    running.until(Kind.COMEBACK)
+    assert stop(folder).kind is Kind.STOPPED
+    assert "2| everything has finished" in folder.engine_log.read_text()
+    assert texts(folder.events(), Kind.ATTEMPT)[2:] == []
 
 
 def test_a_service_that_ends_is_started_again_and_told_where_things_stand(folder, run) -> None:

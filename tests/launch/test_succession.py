@@ -14,16 +14,18 @@ from spec_toolkit.launch.engines import OnPhase
 from spec_toolkit.launch.events import Kind
 from spec_toolkit.launch.failure import EngineGone, Failure
 from spec_toolkit.launch.fleet import Fleet
+from spec_toolkit.launch.order import Order, Step
 from spec_toolkit.launch.record import Front, Launch, Record
 from spec_toolkit.launch.route import Route, Routes
 from spec_toolkit.launch.smoke import Smoke
 from spec_toolkit.launch.spec import LaunchSpec
-from spec_toolkit.launch.succession import Order, Step, Succession
+from spec_toolkit.launch.succession import Succession
 from spec_toolkit.terms import Comeback
 
 SECONDS = 10.0
 BACK = Order(True, "the cool-down is over")
 AWAY = Order(False, "asked to")
+HUNG = Order(False, "it hangs", hung=True)
 
 
 def spec(*, speculates: bool) -> LaunchSpec:
@@ -202,10 +204,28 @@ def test_a_lost_speculating_engine_is_followed_by_one_without_and_requests_wait_
     play(scenario)
 
 
-def test_asked_to_restart_without_speculation_it_does_so_and_counts_nothing_as_lost(play) -> None:
+def test_an_engine_that_hangs_is_killed_at_once_and_not_counted_twice(play) -> None:
+    async def scenario(world: World) -> None:
+        first = await world.first()
+        assert world.succession.ask(HUNG) == ""
+        (await world.engine(2)).passes()
+        await world.serving(2)
+        assert not first.alive
+        assert world.routes[-1].lost == 0, "whoever says that it hangs has counted it"
+        assert world.record.status.reason == "it hangs"
+
+    play(scenario)
+
+
+def test_asked_to_restart_without_speculation_it_lets_run_what_runs_and_counts_nothing_as_lost(play) -> None:
     async def scenario(world: World) -> None:
         first = await world.first()
         assert world.succession.ask(AWAY) == ""
+        await until(lambda: world.routes[-1].address == "")
+        await asyncio.sleep(0.01)
+        assert first.alive, "what it runs may be what cannot go on elsewhere"
+        assert len(world.started) == 1, "two engines where there is room for one"
+        first.drained.set()
         (await world.engine(2)).passes()
         await world.serving(2)
         assert not first.alive
@@ -321,6 +341,57 @@ def test_a_stand_in_that_dies_while_another_returns_is_followed_by_whichever_com
     play(scenario)
 
 
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_stand_in_that_hangs_while_another_returns_is_killed_and_followed_by_whichever_comes(
+    play, returns: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        second = await world.standing_in()
+        world.succession.ask(BACK)
+        third = await world.engine(3)
+        assert world.succession.ask(HUNG) == ""
+        await until(lambda: world.routes[-1].address == "")
+        await until(lambda: not second.alive)
+        assert world.routes[-1].lost == 1, "whoever says that it hangs has counted it"
+        assert world.succession.ask(HUNG) == "a speculating engine is being started to take over"
+        if returns:
+            third.passes()
+            await world.serving(3)
+        else:
+            third.fails()
+            (await world.engine(4)).passes()
+            await world.serving(4)
+            assert world.record.status.mode == "autoregressive"
+        assert "it hangs" in [event.text for event in world.folder.events() if event.kind is Kind.LOST][-1]
+
+    play(scenario)
+
+
+def test_a_stand_in_that_is_said_to_hang_as_the_other_comes_is_not_let_finish(play) -> None:
+    async def scenario(world: World) -> None:
+        second = await world.standing_in()
+        world.succession.ask(BACK)
+        (await world.engine(3)).passes()
+        assert world.succession.ask(HUNG) == ""
+        await world.serving(3)
+        assert not second.alive
+
+    play(scenario)
+
+
+def test_an_engine_that_comes_back_by_hand_takes_the_place_of_the_other(play) -> None:
+    async def scenario(world: World) -> None:
+        second = await world.standing_in()
+        assert world.succession.ask(BACK) == ""
+        await until(lambda: world.routes[-1].address == "")
+        assert world.living() == [2], "room for two is promised by `beside` alone"
+        second.drained.set()
+        (await world.engine(3)).passes()
+        await world.serving(3)
+
+    play(scenario, comeback=Comeback.BY_HAND)
+
+
 def test_stand_ins_that_keep_ending_are_given_up(play) -> None:
     async def scenario(world: World) -> None:
         await world.standing_in()
@@ -350,6 +421,19 @@ def test_where_only_speculation_is_allowed_a_lost_engine_is_followed_by_another_
     play(scenario, attempts=(WITH, WITH))
 
 
+def test_where_every_engine_speculates_none_is_replaced_but_for_a_hang(play) -> None:
+    async def scenario(world: World) -> None:
+        first = await world.first()
+        assert world.succession.ask(AWAY) == "the recipe does not let an engine run without speculation"
+        assert world.succession.ask(HUNG) == ""
+        (await world.engine(2)).passes()
+        await world.serving(2)
+        assert not first.alive
+        assert world.routes[-1].speculates
+
+    play(scenario, attempts=(WITH, WITH))
+
+
 @pytest.mark.parametrize("when", ["serving", "standing-in", "replacing"])
 def test_what_no_other_engine_can_mend_ends_the_deployment(play, when: str) -> None:
     async def scenario(world: World) -> None:
@@ -371,6 +455,7 @@ def test_one_move_at_a_time(play) -> None:
         assert ask(AWAY) == "the first engine is being started"
         first = await world.first()
         assert ask(BACK) == "the engine that serves was started with speculation"
+        first.drained.set()
         assert ask(AWAY) == ""
         assert ask(AWAY) == "another restart was just asked for"
         second = await world.engine(2)
