@@ -17,6 +17,9 @@ ACCEPTED_HISTOGRAM = "spec_correct_drafts_histogram"
 USE_CPU_ENGINE = "SGLANG_USE_CPU_ENGINE"
 PLUGINS_ALLOWED = "SGLANG_PLUGINS"  # a whitelist that leaves our plugin out would drop every patch without a word
 SIMULATED_ACCEPTANCE = "SGLANG_SIMULATE_ACC_LEN"
+PREFILLS_APART = (
+    "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"  # a rank that prefills beside others' rounds does not vote
+)
 CORE_DUMP_ON_CRASH = "SGLANG_CUDA_COREDUMP_BEFORE_CRASH"
 CPU_CORES_OF_RANKS = "SGLANG_CPU_OMP_THREADS_BIND"  # "0|1": a core list for each rank
 STACK_DUMP_ON_CRASH = "SGLANG_PYSPY_DUMP_BEFORE_CRASH"

@@ -55,7 +55,11 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
     return LaunchSpec(
         command=(place.python, *serve, *to_argv(options), *extra),
         set_environment=_environment(recipe, place),
-        unset_environment=(names.PLUGINS_ALLOWED, *(() if recipe.simulated else (names.SIMULATED_ACCEPTANCE,))),
+        unset_environment=(
+            names.PLUGINS_ALLOWED,
+            names.PREFILLS_APART,
+            *(() if recipe.simulated else (names.SIMULATED_ACCEPTANCE,)),
+        ),
         address=f"http://127.0.0.1:{place.port}",
         speculates=speculate,
         processes=tuple(sorted(_processes(recipe.hardware.layout))),

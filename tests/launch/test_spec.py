@@ -120,6 +120,12 @@ def test_an_idle_rank_sleeps_unless_attention_ranks_wait_for_each_other() -> Non
     assert sleeping not in launch(text.replace("tp: 1", "tp: 2\n    dp: 2\n    dp_attention: true")).command
 
 
+@pytest.mark.parametrize("speculate", [True, False])
+def test_what_would_leave_a_rank_out_of_the_vote_or_a_patch_out_of_the_engine_is_not_inherited(speculate: bool) -> None:
+    unset = launch(BASE % ("", "", ""), speculate=speculate).unset_environment
+    assert {"SGLANG_PLUGINS", "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"} <= set(unset)
+
+
 def test_stand_ins_are_on_the_path_of_a_rehearsal_alone() -> None:
     by_name = {entry.name: to_launch(plan_of(entry), PLACE, speculate=True) for entry in catalogue()}
     for name, spec in by_name.items():
