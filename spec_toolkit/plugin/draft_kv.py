@@ -19,6 +19,12 @@ class DraftKv:
         self._known = (
             False  # whether the host knows of any missing slot, so that a sound engine's prefills cost nothing
         )
+        on_gpu = self._found.is_cuda
+        self._any = torch.zeros(
+            1, dtype=torch.bool, pin_memory=on_gpu
+        )  # on the host: whether one was, when it was asked
+        self._arrived = torch.cuda.Event() if on_gpu else None
+        self._asked = False
 
     def resize(self, slots: int) -> None:
         if self._missing is None or self._missing.numel() < slots:
@@ -26,7 +32,7 @@ class DraftKv:
 
     def lost(self, slots: Any) -> None:
         """Not written. `slots`: int64 [tokens], or None."""
-        self._known = True
+        self._learn()
         self._mark(slots, torch.ones(1, dtype=torch.bool, device=self._device))
 
     def written(self, slots: Any, spoilt: Any) -> None:
@@ -35,10 +41,11 @@ class DraftKv:
 
     def suspect(self) -> None:
         """Some were spoilt, as a vote said."""
-        self._known = True
+        self._learn()
 
     def count_prefixes(self, prefixes: Iterable[Any]) -> None:
         """Int64 [tokens] each: the slots a prefill goes on from."""
+        self._forget_what_was_mended()
         if not self._known or self._missing is None:
             return
         found = [
@@ -46,10 +53,31 @@ class DraftKv:
         ]
         if found:
             self._found.add_(torch.stack(found).sum())
+        self._ask(self._missing)
 
     def count(self) -> int:
         """Prefills that went on from a prefix without draft KV. Waits for the device."""
         return int(self._found)
+
+    def _learn(self) -> None:
+        self._known = True
+        self._asked = False  # before this; the answer is out of date
+
+    def _ask(self, missing: Any) -> None:
+        """Copy, without waiting, whether any slot is missing: every one may have been written again since."""
+        if self._asked:
+            return
+        self._any.copy_(missing.any().reshape(1), non_blocking=True)
+        if self._arrived is not None:
+            self._arrived.record()
+        self._asked = True
+
+    def _forget_what_was_mended(self) -> None:
+        """A vote tells later of what a prefill spoils after the question, and then it is known again."""
+        if not self._asked or (self._arrived is not None and not self._arrived.query()):
+            return
+        self._asked = False
+        self._known = bool(self._any)
 
     def _mark(self, slots: Any, value: Any) -> None:
         if slots is None or slots.numel() == 0 or self._missing is None:

@@ -40,6 +40,58 @@ def test_what_was_written_and_is_not_finite_is_missing_once_a_vote_told(kv):
     assert kv.count() == 1
 
 
+def looks(kv: DraftKv, monkeypatch) -> list[int]:
+    """Filled with one entry for each prefix that is looked up from now on."""
+    seen: list[int] = []
+    to = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args: (seen.append(1), to(self, *args))[1])
+    return seen
+
+
+def test_once_every_slot_is_written_again_a_prefill_costs_nothing_again(kv, monkeypatch):
+    kv.lost(slots(4, 5))
+    kv.written(slots(4, 5), SOUND)
+    kv.count_prefixes([slots(4)])  # asks whether any is missing still
+    looked = looks(kv, monkeypatch)
+    for _ in range(3):
+        kv.count_prefixes([slots(4)])
+    assert looked == []
+
+
+def test_as_long_as_one_slot_is_missing_prefills_are_counted(kv):
+    kv.lost(slots(4, 5))
+    kv.written(slots(4), SOUND)
+    for _ in range(5):
+        kv.count_prefixes([slots(5)])
+    assert kv.count() == 5
+
+
+@pytest.mark.parametrize("again", ["lost", "suspect"])
+def test_what_is_lost_after_the_question_is_not_forgotten_by_its_answer(kv, again):
+    kv.lost(slots(4))
+    kv.written(slots(4), SOUND)
+    kv.count_prefixes([slots(4)])  # the answer will be: none
+    if again == "lost":
+        kv.lost(slots(5))
+    else:
+        kv.written(slots(5), SPOILT)
+        kv.suspect()
+    for _ in range(3):
+        kv.count_prefixes([slots(5)])
+    assert kv.count() == 3
+
+
+def test_a_vote_that_tells_after_all_was_forgotten_is_believed(kv):
+    kv.lost(slots(4))
+    kv.written(slots(4), SOUND)
+    kv.count_prefixes([])
+    kv.written(slots(5), SPOILT)
+    kv.count_prefixes([slots(5)])  # nobody knows yet, as before any fault
+    kv.suspect()
+    kv.count_prefixes([slots(5)])
+    assert kv.count() == 1
+
+
 def test_a_batch_without_tokens_and_a_pool_without_a_size_are_nothing(kv):
     kv.lost(None)
     kv.lost(slots())
