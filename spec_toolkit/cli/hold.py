@@ -19,7 +19,9 @@ def command(name: str, rung: str, *, as_json: bool) -> int:
     spec-toolkit hold deepseek_v3_cpu 'reduced(1)'
 
     The sidecar carries it out within seconds and keeps it against every signal but the loss of the engine;
-    `status NAME` shows whether it has. `spec-toolkit release NAME` ends it.
+    `status NAME` shows whether it has. `spec-toolkit release NAME` ends it, and so does the end of the run.
+
+    To and from autoregressive it takes another engine: what runs may finish first, for at most the recipe's drain_seconds.
     """
     held = pin(existing(name), rung)
     click.echo(
