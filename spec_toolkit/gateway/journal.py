@@ -273,8 +273,8 @@ class GenerateJournal(PassingJournal):
         if said is None:
             self.trouble = MalformedError("an event of a continued stream that is no JSON object")
             return None
-        if "error" in said or "meta_info" not in said:
-            self.trouble = _refusal(event)
+        self.trouble = _no_in(said, event)
+        if self.trouble is not None:
             return None
         if says_less(said, before.get("text") or ""):
             return None
@@ -291,6 +291,14 @@ def _read(event: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return said if isinstance(said, dict) else None
+
+
+def _no_in(said: dict[str, Any], event: bytes) -> Exception | None:
+    """To a resumption."""
+    status = wire.abort_status(said)  # a scheduler's no has the form of an answer's end
+    if status is not None and status >= 500:
+        return AbortedError()
+    return _refusal(event) if "error" in said or "meta_info" not in said or status is not None else None
 
 
 def _refusal(event: bytes) -> ResumptionRefusedError:

@@ -54,6 +54,8 @@ def read_request(kind: Kind, content: bytes) -> Request:
         said = None
     if not isinstance(said, dict):
         raise Refused(Reason.BAD_REQUEST, "The request's body is no JSON object.", "Send one.")
+    if not isinstance(said.get("stream"), bool | None):  # an engine takes 1 and "yes" for true as well
+        raise Refused(Reason.BAD_REQUEST, "`stream` is neither true nor false.", "Send one of them, or leave it out.")
     stream = said.get("stream") is True
     cannot = _why_not(kind, said) if stream else "is answered whole"
     if isinstance(said.get("rid"), list):  # the engine names each prompt of several itself
@@ -62,10 +64,10 @@ def read_request(kind: Kind, content: bytes) -> Request:
     rid = given if isinstance(given, str) else None
     if cannot:
         body, names = _named(_plain(said), rid)
-        return Request(kind, stream, rid, cannot, orjson.dumps(body), names)
+        return Request(kind, stream, rid, cannot, _written(body), names)
     engines, names = _fresh(rid)
     body = first_request(Endpoint(kind.value), said, engines)
-    return Request(kind, stream, engines if rid is None else rid, "", orjson.dumps(body), names)
+    return Request(kind, stream, engines if rid is None else rid, "", _written(body), names)
 
 
 def without_records(request: Request) -> Request:
@@ -89,6 +91,15 @@ def renamed(said: bytes, names: Names) -> bytes:
     for engines, clients in names:
         said = said.replace(engines, clients)
     return said
+
+
+def _written(said: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(said)
+    except orjson.JSONEncodeError as error:  # what is read may be nested deeper than what is written
+        raise Refused(
+            Reason.BAD_REQUEST, "The request's body is nested too deeply.", "Send 200 levels at most."
+        ) from error
 
 
 def _fresh(rid: str | None) -> tuple[str, Names]:
@@ -135,6 +146,13 @@ def is_abort(event: bytes) -> bool:
         return False
     answers = said if isinstance(said, list) else [said]
     return any(_is_aborted(answer) for answer in answers if isinstance(answer, dict))
+
+
+def abort_status(event: Mapping[str, Any]) -> int | None:
+    """Of an event of /generate that ends in an abort and says whose fault that is, as an HTTP status; else None."""
+    finish = (event.get("meta_info") or {}).get("finish_reason")
+    status = finish.get("status_code") if isinstance(finish, dict) and finish.get("type") == "abort" else None
+    return status if isinstance(status, int) else None
 
 
 def _is_aborted(answer: Mapping[str, Any]) -> bool:

@@ -17,9 +17,18 @@ from typing import Any
 
 from aiohttp import web
 
-from spec_toolkit.resumption import BadResumptionError, Resumption, Step, asks_records, decode_params, encode_record
+from spec_toolkit.resumption import (
+    IDS_KEY,
+    BadResumptionError,
+    Resumption,
+    Step,
+    asks_records,
+    decode_params,
+    encode_record,
+)
 
 PROMPT_TOKENS = 5
+DONE = b"data: [DONE]\n\n"
 Body = Mapping[str, Any]
 
 
@@ -152,6 +161,15 @@ def abort_event(body: Body, *, chat: bool) -> bytes:
     return sse({"text": "", "output_ids": [], "meta_info": meta})
 
 
+def refusal_event(body: Body, status: int, *, chat: bool) -> bytes:
+    """A scheduler's, which comes when the stream has begun; /generate gives it the form of an answer's end."""
+    if chat:
+        return sse({"error": {"object": "error", "message": "as told", "code": status}})
+    reason = {"type": "abort", "message": "as told", "status_code": status, "err_type": "BadRequestError"}
+    meta = {"id": body.get("rid", "none"), "finish_reason": reason, "completion_tokens": 0}
+    return sse({"text": "", "output_ids": [], "meta_info": meta})
+
+
 @dataclass
 class FakeEngine:
     """One engine; what it is to do wrong is set while it runs."""
@@ -168,6 +186,7 @@ class FakeEngine:
     aborts: int = 0  # so many answers that are not streamed are given up first
     writes_records: bool = True
     refuses_records: bool = False
+    scheduler_says: int | None = None  # the status of an abort in which each stream ends that it is to continue
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
     open: int = 0  # streams and answers under way
@@ -261,6 +280,8 @@ class FakeEngine:
         if http.path == "/v1/completions":
             body.setdefault("rid", "by-the-engine")
             body["messages"] = [{"content": body["prompt"]}]
+        if self.scheduler_says is not None and IDS_KEY in str(body):
+            return await self._stream(http, body, iter([refusal_event(body, self.scheduler_says, chat=chat), DONE]))
         pieces = chat_pieces(body, self.seed) if chat else generate_pieces(body, self.seed)
         try:
             first = next(pieces)

@@ -352,6 +352,51 @@ def test_a_resumption_that_the_next_engine_refuses_ends_in_a_typed_error(ask):
     run(test())
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(chat("one"), id="chat"),
+        pytest.param(generate("one"), id="generate"),
+        pytest.param(generate("one", return_logprob=True), id="log-probabilities"),
+    ],
+)
+def test_a_resumption_that_the_next_engines_scheduler_refuses_is_no_end_of_an_answer(body):
+    async def test() -> None:
+        async with (
+            FakeEngine(1, die_after=lambda number: 900).serving() as a,
+            FakeEngine(2, scheduler_says=400).serving() as b,
+            fronting() as front,
+        ):
+            front.route(a)
+            asked = asyncio.create_task(front.ask(body))
+            await until(lambda: bool(front.counters.losses))
+            front.route(b)
+            held = await asked
+            assert [error["type"] for error in held.errors] == ["gateway.resume-refused"]
+            assert (held.done, held.finish) == (0, [])
+            assert (front.counters.resume_failed, front.counters.completed) == (1, 0)
+
+    run(test())
+
+
+def test_a_resumption_that_the_next_engine_gives_up_is_tried_again():
+    async def test() -> None:
+        async with (
+            FakeEngine(1, die_after=lambda number: 900).serving() as a,
+            FakeEngine(2, scheduler_says=503).serving() as b,
+            fronting() as front,
+        ):
+            front.route(a)
+            asked = asyncio.create_task(front.ask(generate()))
+            await until(lambda: bool(front.counters.losses))
+            front.route(b)
+            await until(lambda: front.counters.losses["aborted"] > 0)
+            b.scheduler_says = None
+            check_whole(await asked)
+
+    run(test())
+
+
 @KINDS
 def test_a_name_that_a_client_chose_badly_stays_its_streams_name(ask):
     async def test() -> None:

@@ -117,7 +117,33 @@ def test_whatever_is_sent_is_refused_with_a_sentence_or_read(kind, body):
         assert isinstance(json.loads(asked.body), dict)
         return
     assert said.status == 400
-    assert not isinstance(body, dict)
+    assert not isinstance(body, dict) or not isinstance(body.get("stream"), bool | None)
+
+
+@pytest.mark.parametrize("stream", [1, 0, 1.0, "true", "yes", "", [], {}])
+@pytest.mark.parametrize("kind", Kind)
+def test_what_engines_may_take_for_a_stream_and_we_do_not_is_refused(kind, stream):
+    with pytest.raises(Refused) as refused:
+        read(kind, {**CHAT, **GENERATE, "stream": stream})
+    assert (refused.value.status, refused.value.reason.value) == (400, "gateway.bad-request")
+
+
+@pytest.mark.parametrize("stream", [None, False])
+def test_what_no_engine_takes_for_a_stream_is_answered_whole(stream):
+    assert not read(Kind.CHAT, {**CHAT, "stream": stream})[0].stream
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("levels", [200, 260, 1000, 2000])
+def test_a_body_nested_too_deeply_is_a_bad_request(kind, stream, levels):
+    deep = json.dumps({**CHAT, **GENERATE, "stream": stream})[:-1] + f', "more": {"[" * levels}{"]" * levels}}}'
+    if levels == 200:
+        read_request(kind, deep.encode())
+        return
+    with pytest.raises(Refused) as refused:
+        read_request(kind, deep.encode())
+    assert refused.value.status == 400
 
 
 @pytest.mark.parametrize(
