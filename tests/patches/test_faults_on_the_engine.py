@@ -97,10 +97,12 @@ def check(outcome: Outcome, layout: Layout, reference: list[Completion]) -> None
     assert outcome.accepted_again() > 0, plant
 
 
-def test_a_fault_costs_drafts_and_no_token_and_a_newer_epoch_arms_again(running, reference):
+def test_a_fault_costs_drafts_and_no_token_and_a_newer_epoch_arms_again(running, reference, subtests):
+    """Each plant is told apart and all of them have one engine; parameters would start one for each."""
     name, layout, engine = running
     for plant in SURVIVED[name]:
-        check(run(engine, plant, held_out(PROMPTS)), layout, reference)
+        with subtests.test(f"{plant.point.name.lower()} on {'all ranks' if plant.rank < 0 else f'rank {plant.rank}'}"):
+            check(run(engine, plant, held_out(PROMPTS)), layout, reference)
 
 
 def test_a_fault_while_other_ranks_are_idle_is_everyones(running, reference):
