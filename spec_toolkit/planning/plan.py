@@ -109,6 +109,8 @@ def _apply(recipe: Recipe, tables: Tables, checkpoint: Checkpoint | None, conten
     yield from policy.between(recipe.policy, draft)
     yield from policy.windows(recipe.policy)
     yield from policy.one_depth(recipe)
+    yield from policy.comes_back(recipe)
+    yield from policy.room_and_time(recipe)
 
     yield from graphs.cover(recipe)
     yield from graphs.order(recipe)

@@ -68,6 +68,10 @@ TREE_WITH_REJECTION = (
             "policy.allow: allows reduced, zero_draft; the engine cannot change the steps of method mtp with topk 4 while it serves."
             " It runs in full or autoregressive. [policy.one-depth]"
         ),
+        (
+            "policy.allow: allows full, reduced, zero_draft, autoregressive; after a crash speculation does not come back by itself: the engine cannot"
+            " begin below full. Bring it back with `spec-toolkit deploy RECIPE --replace`. [policy.stays-autoregressive]"
+        ),
     ],
 )
 THRESHOLD_WITHOUT_RELAXED = (
@@ -107,6 +111,7 @@ def said_of(content: str) -> list[str]:
     except RecipeError as error:
         return [finding.sentence() for finding in error.findings]
     usual = {"pins.target-revision", "pins.tokenizer", "pins.evidence", "capacity.request-cap"}
+    usual |= {"policy.waits-to-return", "policy.deadline-before-ready"}
     return [finding.sentence() for finding in make_plan(loaded, load_tables()).findings if finding.rule not in usual]
 
 

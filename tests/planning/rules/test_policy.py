@@ -40,6 +40,8 @@ def test_the_policy_allows_something_to_start_in_and_fall_back_to(
         pytest.param(3, (1, 3), ["full", "reduced"], ["policy.reduced-steps"], id="as-many-as-full"),
         pytest.param(1, None, ["full", "reduced"], ["policy.nothing-between"], id="one-step"),
         pytest.param(3, (1,), ["full"], ["policy.reduced-unused"], id="not-allowed"),
+        pytest.param(3, (), ["full", "reduced"], ["policy.no-reduced-steps"], id="none-and-allowed"),
+        pytest.param(3, (), ["full"], [], id="near-miss-none-and-not-allowed"),
     ],
 )
 def test_reduced_is_fewer_steps_than_the_draft_has(
@@ -68,3 +70,56 @@ def test_a_window_longer_than_the_dwell_time_is_corrected_and_said() -> None:
 )
 def test_modes_the_engine_cannot_take_are_said(change: Any, changes: dict[str, Any], expected: list[str]) -> None:
     assert rules(rule.one_depth(change(**changes))) == expected
+
+
+TREE = {"draft__topk": 4, "draft__num_draft_tokens": 8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"policy__comeback": "beside"}, [], id="usual"),
+        pytest.param({"policy__comeback": "by_hand"}, [], id="near-miss-a-person-brings-it-back"),
+        pytest.param({"policy__comeback": "in_place"}, ["policy.waits-to-return"], id="at-a-quiet-moment"),
+        pytest.param(
+            {"policy__allow": ["full", "autoregressive"]}, ["policy.stays-autoregressive"], id="nothing-between"
+        ),
+        pytest.param(
+            {"policy__allow": ["full", "reduced", "autoregressive"], "policy__reduced_steps": []},
+            ["policy.stays-autoregressive"],
+            id="nothing-between-but-by-name",
+        ),
+        pytest.param(
+            {"policy__allow": ["full", "reduced", "autoregressive"], "policy__comeback": "beside"},
+            [],
+            id="near-miss-reduced-is-between",
+        ),
+        pytest.param(TREE, ["policy.stays-autoregressive"], id="a-tree"),
+        pytest.param({**TREE, "policy__allow": ["full"]}, [], id="near-miss-a-tree-that-never-is-without"),
+        pytest.param({"policy__allow": ["autoregressive"]}, [], id="near-miss-nothing-to-come-back"),
+    ],
+)
+def test_speculation_that_does_not_come_back_by_itself_or_only_at_times_is_said(
+    change: Any, changes: dict[str, Any], expected: list[str]
+) -> None:
+    assert rules(rule.comes_back(change(**changes))) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"policy__comeback": "in_place"}, [], id="in-place"),
+        pytest.param({"policy__comeback": "beside"}, ["policy.room-beside"], id="two-engines-on-the-same-gpus"),
+        pytest.param(
+            {"policy__comeback": "beside", "limits__memory_fraction": 0.8}, ["policy.room-beside"], id="no-room"
+        ),
+        pytest.param({"policy__comeback": "beside", "limits__memory_fraction": 0.45}, [], id="near-miss-room-for-two"),
+        pytest.param({"policy__comeback": "beside", "hardware__gpu": "cpu"}, [], id="near-miss-a-rehearsal"),
+        pytest.param({"policy__resume_deadline_seconds": 599}, ["policy.deadline-before-ready"], id="shorter"),
+    ],
+)
+def test_what_a_return_and_a_waiting_stream_need_is_said(
+    change: Any, changes: dict[str, Any], expected: list[str]
+) -> None:
+    times = {"policy__resume_deadline_seconds": 600, "policy__ready_seconds": 600}
+    assert rules(rule.room_and_time(change(**{**times, **changes}))) == expected
