@@ -5,7 +5,6 @@ In flight is whatever was admitted and is not answered: running in an engine, qu
 """
 
 import math
-from collections import deque
 
 from spec_toolkit.gateway.refusal import Reason, Refused
 
@@ -19,10 +18,19 @@ class Admission:
         self.cap = running_cap + waiting_cap
         self.in_flight = 0
         self._began = now
-        self._completed: deque[float] = deque(maxlen=4096)
+        self._completed: dict[int, int] = {}  # answers, by the second in which they were complete, oldest first
+
+    def start_anew(self, now: float) -> None:
+        """Requests go to another engine, which is as fast as it is."""
+        self._began = now
+        self._completed.clear()
 
     def enter(self, now: float) -> None:
         """Raises Refused where there are as many as there may be."""
+        self.check(now)
+        self.in_flight += 1
+
+    def check(self, now: float) -> None:
         if self.in_flight >= self.cap:
             seconds = self.retry_after(now)
             raise Refused(
@@ -31,19 +39,25 @@ class Admission:
                 f"Try again in {seconds} s.",
                 retry_after=seconds,
             )
-        self.in_flight += 1
 
     def leave(self, now: float, *, completed: bool) -> None:
         self.in_flight -= 1
         if completed:
-            self._completed.append(now)
+            self._forget(now)
+            self._completed[int(now)] = self._completed.get(int(now), 0) + 1
 
     def rate(self, now: float) -> float | None:
         """Answers completed in a second, lately; None where none was."""
-        while self._completed and self._completed[0] < now - WINDOW_SECONDS:
-            self._completed.popleft()
+        self._forget(now)
         observed = min(WINDOW_SECONDS, now - self._began)
-        return len(self._completed) / observed if self._completed and observed > 0 else None
+        return sum(self._completed.values()) / observed if self._completed and observed > 0 else None
+
+    def _forget(self, now: float) -> None:
+        """What was complete before the window."""
+        for second in tuple(self._completed):
+            if second >= int(now - WINDOW_SECONDS):
+                return
+            del self._completed[second]
 
     def retry_after(self, now: float) -> int:
         """Seconds until those that wait now have begun, at the measured rate; without one, as long as none was seen."""

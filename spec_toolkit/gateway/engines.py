@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from spec_toolkit.gateway.refusal import Reason, Refused
+from spec_toolkit.gateway.refusal import Refused
 from spec_toolkit.launch.route import Route
 
 RESUMED_FIRST_SECONDS = 2.0  # after a change new requests let resumed streams pass, until those run or for so long
@@ -143,7 +143,7 @@ class Engines:
 
     def check_open(self) -> None:
         if self.closed:
-            raise Refused(Reason.STOPPING, "The deployment is being stopped.", "Try another one.")
+            raise Refused.by_stop()
 
     def lost_by(self, stream: object) -> None:
         self._resuming.add(stream)

@@ -3,7 +3,8 @@
 import asyncio
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 from aiohttp import web
@@ -17,7 +18,11 @@ from spec_toolkit.gateway.stream import ClientGoneError, Stream
 from spec_toolkit.gateway.whole import Whole, ask
 
 MOST_BODY_BYTES = 32 << 20
+MOST_ASKED_BYTES = 1 << 20  # of text to be tokenised: the engine does that where it also takes requests
 BODY_SECONDS = 60.0  # for a request to arrive
+MOST_ARRIVING = 128  # requests of which a part is here; they hold no place of those in flight
+MOST_ASKED = 16  # at once, of what engines answer from memory
+_SOON_SECONDS = 1  # for those that come when so many do
 _TOKENS = {kind.value: kind for kind in wire.Kind}
 _ASKED = {  # harmless, and alike at every engine
     "/v1/models": "GET",
@@ -51,9 +56,12 @@ class Proxy:
         self._admission = admission
         self._look = look
         self._loop = asyncio.get_running_loop()
+        self.draining = False  # nothing new is taken
         self.streams: set[Stream] = set()
         self.idle = asyncio.Event()  # nothing is in flight
         self.idle.set()
+        self._arriving = _Places(MOST_ARRIVING, "requests are arriving")
+        self._asked = _Places(MOST_ASKED, "questions of this kind are being answered")
         self._own: Mapping[str, Callable[[web.BaseRequest], web.Response]] = {
             "/gateway": self._counters,
             "/gateway/metrics": self._metrics,
@@ -62,9 +70,7 @@ class Proxy:
 
     def server(self) -> web.Server:
         """For a TCP site. A client that goes away cancels its request, and so the engine's."""
-        server = web.Server(self.handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0)
-        server.request_factory = _request
-        return server
+        return web.Server(self.handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0)
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -90,20 +96,22 @@ class Proxy:
         method = _ASKED.get(path) or ("GET" if _ONE_MODEL.fullmatch(path) else None)
         if method is not None:
             _check_method(http, method)
-            body = await _read(http) if method == "POST" else b""
-            return await ask(self._exchange, method, path, body, _headers(http))
+            with self._asked.one():
+                body = await _read(http, MOST_ASKED_BYTES) if method == "POST" else b""
+                return await ask(self._exchange, method, path, body, _headers(http))
         if path in _ADMIN:
             raise Refused(Reason.ADMIN_ONLY, f"{path} is not for clients: {_ADMIN[path]}.", "See runbooks/streams.md.")
         served = ", ".join((*_TOKENS, *_ASKED, "/health"))
         raise Refused(Reason.NOT_SERVED, "The gateway does not serve this path.", f"Served are {served}.")
 
     async def _admitted(self, http: web.BaseRequest, kind: wire.Kind) -> web.StreamResponse:
-        self._exchange.engines.check_open()
+        body = await self._arrived(http)
+        self._check_taking()
         self._admission.enter(self._loop.time())
         self.idle.clear()
         completed, stream = False, None
         try:
-            request = wire.read_request(kind, await _read(http))
+            request = wire.read_request(kind, body)
             if not request.stream:
                 response = await Whole(self._exchange, request, _headers(http)).run()
                 completed = response.status < 400
@@ -121,6 +129,23 @@ class Proxy:
             if not self._admission.in_flight:
                 self.idle.set()
 
+    async def _arrived(self, http: web.BaseRequest) -> bytes:
+        self._check_taking()
+        self._admission.check(self._loop.time())  # what would be refused need not arrive
+        if http.content.is_eof():  # as most do, with their head
+            return await _read(http, MOST_BODY_BYTES)
+        try:
+            with self._arriving.one():
+                return await _read(http, MOST_BODY_BYTES)
+        except asyncio.CancelledError:
+            self._exchange.counters.client_gone += 1
+            raise
+
+    def _check_taking(self) -> None:
+        if self.draining:
+            raise Refused.by_stop()
+        self._exchange.engines.check_open()
+
     async def _streamed(self, stream: Stream) -> web.StreamResponse:
         self.streams.add(stream)
         self._exchange.counters.streams += 1
@@ -133,7 +158,7 @@ class Proxy:
     def _health(self, _http: web.BaseRequest) -> web.Response:
         """Of the deployment: whether a request would be sent to an engine now."""
         engines = self._exchange.engines
-        good = engines.current is not None and not engines.closed
+        good = engines.current is not None and not engines.closed and not self.draining
         return web.json_response(
             {"engine": engines.current.number if engines.current else 0}, status=200 if good else 503
         )
@@ -147,24 +172,41 @@ class Proxy:
         return web.Response(text=prometheus(self._look()), content_type="text/plain")
 
 
-def _request(*arguments: object) -> web.BaseRequest:
-    message, payload, protocol, writer, task = arguments
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MOST_BODY_BYTES)  # type: ignore[arg-type]
+class _Places:
+    """So many at once, and no queue for more."""
+
+    def __init__(self, most: int, of_what: str) -> None:
+        self._left = self._most = most
+        self._of_what = of_what
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        if not self._left:
+            found = f"{self._most} {self._of_what}, the most allowed."
+            raise Refused(Reason.OVERLOADED, found, f"Try again in {_SOON_SECONDS} s.", retry_after=_SOON_SECONDS)
+        self._left -= 1
+        try:
+            yield
+        finally:
+            self._left += 1
 
 
-async def _read(http: web.BaseRequest) -> bytes:
+async def _read(http: web.BaseRequest, most_bytes: int) -> bytes:
+    pieces, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             if (
                 http.headers.get("Expect", "").lower() == "100-continue"
             ):  # clients with large bodies wait a second for it
                 await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            return await http.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise Refused(
-            Reason.TOO_LARGE, f"The request's body is larger than {MOST_BODY_BYTES >> 20} MiB.", "Send less."
-        ) from error
+            while piece := await http.content.readany():
+                pieces.append(piece)
+                size += len(piece)
+                if size > most_bytes:
+                    raise Refused(
+                        Reason.TOO_LARGE, f"The request's body is larger than {most_bytes >> 20} MiB.", "Send less."
+                    )
+            return b"".join(pieces)
     except TimeoutError as error:
         raise Refused(
             Reason.TOO_SLOW, f"The request did not arrive within {BODY_SECONDS:g} s.", "Send it again."

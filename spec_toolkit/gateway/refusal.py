@@ -53,6 +53,10 @@ class Refused(Exception):  # noqa: N818 - an answer, not a defect
     def by_defect(cls) -> "Refused":
         return cls(Reason.DEFECT, "The gateway has a defect.", "Tell whoever runs it; its log says where.")
 
+    @classmethod
+    def by_stop(cls) -> "Refused":
+        return cls(Reason.STOPPING, "The deployment is being stopped.", "Try another one.")
+
     def body(self) -> bytes:
         said = {"message": str(self), "type": self.reason.value, "param": None, "code": self.status}
         return orjson.dumps({"error": said})

@@ -73,7 +73,7 @@ class Gateway:
         ticking = asyncio.create_task(self._tick())
         try:
             await self._ending.wait()
-            self._stopping = True
+            self._stopping = self._proxy.draining = True
             self._turn_away()
             await site.stop()
             await self._drain()
@@ -84,7 +84,10 @@ class Gateway:
             await runner.cleanup()
 
     def follow(self, route: Route) -> None:
+        before = self.engines.current
         self.engines.follow(route)
+        if self.engines.current is not before:
+            self._admission.start_anew(self._loop.time())
         self._turn_away()
 
     def _turn_away(self) -> None:

@@ -27,6 +27,7 @@ def full(*, completed_at: list[float], running: int = 4, waiting: int = 6) -> Ad
         pytest.param([99.0], 60, id="never-above-sixty"),
         pytest.param([], 60, id="none-was-seen-in-a-minute"),
         pytest.param([10.0] * 600, 60, id="what-was-long-ago-does-not-count"),
+        pytest.param([50.0 + n / 200 for n in range(10_000)], 1, id="however-many-there-were"),
     ],
 )
 def test_retry_after_is_the_time_in_which_those_that_wait_have_begun(completed_at, seconds):
@@ -41,6 +42,25 @@ def test_without_a_completion_one_comes_again_after_as_long_as_none_was_seen():
     admission.enter(50.0)
     assert admission.retry_after(57.0) == 7
     assert admission.rate(57.0) is None
+
+
+def test_the_rate_is_measured_whatever_it_is():
+    admission = Admission(running_cap=1, waiting_cap=0, now=0.0)
+    for n in range(60_000):
+        admission.enter(n / 1000)
+        admission.leave(n / 1000, completed=True)
+    assert admission.rate(60.0) == pytest.approx(1000, rel=0.05)
+
+
+def test_another_engine_is_not_held_to_the_rate_of_the_one_before():
+    admission = full(completed_at=[99.0] * 6000)
+    admission.start_anew(100.0)
+    assert admission.rate(100.5) is None
+    assert admission.retry_after(110.0) == 10
+    admission.leave(110.0, completed=True)
+    admission.enter(110.0)
+    assert admission.rate(110.0) == pytest.approx(0.1)
+    assert admission.retry_after(110.0) == 60
 
 
 @given(

@@ -1,6 +1,7 @@
 """Who is let in, what is made again, which paths there are."""
 
 import asyncio
+import io
 import json
 
 import pytest
@@ -221,6 +222,86 @@ def test_a_body_beyond_the_bound_is_refused_and_one_that_does_not_come_is_given_
             assert b"gateway.too-slow" in said
             writer.close()
             await until(lambda: front.admission.in_flight == 0)
+
+    run(test())
+
+
+async def unfinished(address: str, path: str = "/generate") -> asyncio.StreamWriter:
+    host, port = address.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc".encode())
+    return writer
+
+
+def test_requests_that_do_not_arrive_take_no_place_of_those_that_have(monkeypatch):
+    async def test() -> None:
+        monkeypatch.setattr("spec_toolkit.gateway.proxy.MOST_ARRIVING", 4)
+        async with FakeEngine(1).serving() as engine, fronting(running=2, waiting=2) as front:
+            front.route(engine)
+            slow = [await unfinished(front.address) for _ in range(4)]
+            await until(lambda: front.proxy._arriving._left == 0)
+            check_whole(await front.ask(chat()))
+            assert front.admission.in_flight == 0
+            writer = await unfinished(front.address)
+            await until(lambda: front.counters.reasons["gateway.overloaded"] == 1)
+            for each in (writer, *slow):
+                each.transport.abort()
+            await until(lambda: front.proxy._arriving._left == 4)
+            assert front.counters.client_gone == 4
+            assert not front.counters.reasons["gateway.defect"]
+            big = chat("x" * 500_000)
+            check_whole(await front.ask(big), "x" * 500_000)
+
+    run(test())
+
+
+def test_where_a_request_would_be_refused_its_body_is_not_waited_for():
+    async def test() -> None:
+        async with FakeEngine(1, stalls_after=2).serving() as engine, fronting(running=1, waiting=0) as front:
+            front.route(engine)
+            asked = asyncio.create_task(front.ask(chat()))
+            await until(lambda: engine.open == 1)
+            writer = await unfinished(front.address)
+            await until(lambda: front.counters.reasons["gateway.overloaded"] == 1)
+            writer.transport.abort()
+            asked.cancel()
+
+    run(test())
+
+
+def test_questions_are_answered_a_few_at_once_and_are_short(monkeypatch):
+    async def test() -> None:
+        monkeypatch.setattr("spec_toolkit.gateway.proxy.MOST_ASKED", 2)
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            slow = [await unfinished(front.address, "/tokenize") for _ in range(2)]
+            await until(lambda: front.proxy._asked._left == 0)
+            status, said, headers = await front.post("/tokenize", {"prompt": "x"})
+            assert (status, error_of(said)["type"], headers["Retry-After"]) == (429, "gateway.overloaded", "1")
+            check_whole(await front.ask(chat()))
+            for each in slow:
+                each.transport.abort()
+            await until(lambda: front.proxy._asked._left == 2)
+            async with front.session.post(front.address + "/tokenize", data=io.BytesIO(b"x" * (2 << 20))) as answer:
+                assert (answer.status, error_of(await answer.read())["type"]) == (413, "gateway.too-large")
+            assert (await front.get("/model_info"))[0] == 200
+
+    run(test())
+
+
+def test_nothing_is_taken_while_those_in_flight_are_let_end():
+    async def test() -> None:
+        async with FakeEngine(1, pace_seconds=0.02).serving() as engine, fronting() as front:
+            front.route(engine)
+            asked = asyncio.create_task(front.ask(chat()))
+            await until(lambda: engine.open == 1)
+            front.proxy.draining = True
+            for body in (chat(), generate(), chat(stream=False)):
+                status, said, _ = await front.post(path_of(body), body)
+                assert (status, error_of(said)["type"]) == (503, "gateway.stopping")
+            assert (await front.get("/health"))[0] == 503
+            check_whole(await asked)
+            assert len(engine.requests) == 1
 
     run(test())
 

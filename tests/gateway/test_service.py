@@ -150,6 +150,33 @@ def test_told_to_end_it_lets_streams_end_and_takes_no_more(tmp_path):
     run(test())
 
 
+def test_told_to_end_it_refuses_new_requests_on_connections_that_are_open_too(tmp_path):
+    async def test() -> None:
+        async with (
+            FakeEngine(1, stalls_after=3).serving() as engine,
+            process(tmp_path, drain=20) as gateway,
+            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as warm,
+        ):
+            gateway.tell(engine, 1)
+            await gateway.healthy(warm)
+            running = asyncio.create_task(streamed(session, gateway.address))
+            await until(lambda: engine.streams == 1)
+            gateway.child.send_signal(signal.SIGTERM)
+            await until(lambda: (told := gateway.snapshot()) is not None and told.stopping)
+            async with warm.post(gateway.address + "/v1/chat/completions", json=chat("new")) as answer:
+                assert answer.status == 503
+                assert (await answer.json())["error"]["type"] == "gateway.stopping"
+            async with warm.get(gateway.address + "/health") as answer:
+                assert answer.status == 503
+            assert len(engine.requests) == 1
+            assert not running.done()
+            running.cancel()
+            assert await asyncio.wait_for(gateway.child.wait(), 20) == 0
+
+    run(test())
+
+
 def test_what_has_not_ended_when_the_drain_is_over_ends_with_a_typed_error(tmp_path):
     async def test() -> None:
         async with (
