@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from spec_toolkit.errors import ActError
 from spec_toolkit.launch.deployment import Folder, write_private
@@ -13,6 +15,7 @@ from spec_toolkit.launch.deployment import Folder, write_private
 _REQUEST_BYTES = 4096
 _ANSWER_SECONDS = 5.0
 _AGAIN_SECONDS = 0.05
+_SOCKET_PATH_BYTES = 100  # a unix socket's path holds 107 bytes; its temporary neighbour is a little longer
 
 Handle = Callable[[str, Mapping[str, object]], dict[str, object]]  # verb, arguments -> the answer: ok, and why not
 
@@ -20,7 +23,7 @@ Handle = Callable[[str, Mapping[str, object]], dict[str, object]]  # verb, argum
 @asynccontextmanager
 async def listening(folder: Folder, handle: Handle) -> AsyncIterator[None]:
     """Take `{"do": VERB, ARGUMENT: VALUE, ...}` meanwhile; only this user can connect."""
-    path = folder.make_socket_path()
+    path = _make_socket_path(folder)
     path.unlink(missing_ok=True)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,6 +52,14 @@ async def listening(folder: Folder, handle: Handle) -> AsyncIterator[None]:
             file.unlink(missing_ok=True)
         if path.parent != folder.path:
             path.parent.rmdir()
+
+
+def _make_socket_path(folder: Folder) -> Path:
+    """In a fresh folder of its own where the deployment's path is too long for a socket."""
+    near = folder.path / "control.sock"
+    if len(os.fsencode(near)) <= _SOCKET_PATH_BYTES:
+        return near
+    return Path(tempfile.mkdtemp(prefix="spec-toolkit-")) / "control.sock"
 
 
 async def ask(folder: Folder, verb: str, **arguments: object) -> dict[str, object]:

@@ -24,7 +24,6 @@ from spec_toolkit.launch.events import Event
 _LOCK_SECONDS = 2.0
 _LOGS = ("engine", "gateway", "sidecar")  # each with the older ones it was rotated to
 _ENGINES_KEPT = 8  # folders of engines that ended, for a bug report
-_SOCKET_PATH_BYTES = 100  # a unix socket's path holds 107 bytes; its temporary neighbour is a little longer
 
 
 class Keeper(Struct, frozen=True, kw_only=True):
@@ -217,13 +216,6 @@ class Folder:
             os.write(descriptor, (b"\n" if torn else b"") + msgspec.json.encode(event) + b"\n")
         finally:
             os.close(descriptor)
-
-    def make_socket_path(self) -> Path:
-        """Where the supervisor listens; in a fresh folder of its own where this one's path is too long for a socket."""
-        near = self.path / "control.sock"
-        if len(os.fsencode(near)) <= _SOCKET_PATH_BYTES:
-            return near
-        return Path(tempfile.mkdtemp(prefix="spec-toolkit-")) / "control.sock"
 
 
 def _lock_within(descriptor: int, seconds: float) -> None:
