@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from aiohttp.http_exceptions import LineTooLong
 
 from spec_toolkit.engine.loads import LOADS_PATH, Loads, read_loads
 from spec_toolkit.engine.ranks import RankState, read_ranks
@@ -123,8 +124,11 @@ class EngineClient:
                     raise self._refused("/generate", answer.status, await answer.text())
                 async for line in answer.content:
                     data = line.removeprefix(b"data: ").strip()
-                    if data and data != b"[DONE]":
+                    if data and data != b"[DONE]" and not data.startswith(b":"):  # a comment: a stream that waits
                         yield json.loads(data)
+        except (ValueError, LineTooLong) as error:
+            said = "no JSON in an event, or a line that the buffer does not hold"
+            raise self._refused("/generate", 200, said) from error
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._lost("/generate", error) from error
 

@@ -85,8 +85,17 @@ class Stream(Attempts):
         return self.response
 
     async def keep_alive(self) -> None:
-        if self.begun and not self.ended and self.writing_since is None:
-            await self._send(KEEP_ALIVE)
+        """Where the client has all that was sent: so this waits for nobody. One that has not is behind, and knows that it lives."""
+        transport = self.http.transport
+        if not self.begun or self.ended or self.writing_since is not None:
+            return
+        if transport is None or transport.get_write_buffer_size():
+            return
+        self.last_sent = self.loop.time()
+        try:
+            await self.response.write(KEEP_ALIVE)
+        except OSError as error:
+            raise ClientGoneError from error
 
     async def _safely(self) -> None:
         try:

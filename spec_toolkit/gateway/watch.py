@@ -5,6 +5,7 @@ One round a second over all streams costs the streams themselves nothing but thr
 
 import asyncio
 import logging
+from contextlib import suppress
 
 import aiohttp
 
@@ -55,11 +56,9 @@ class Watch:
             transport.abort()
 
     async def _keep_alive(self, stream: Stream) -> None:
-        try:
+        with suppress(TimeoutError, ClientGoneError):  # the stream's own next write shows it
             async with asyncio.timeout(TICK_SECONDS):
                 await stream.keep_alive()
-        except (TimeoutError, ClientGoneError):
-            return  # the stream's own next write shows it, or it is found unread
 
     async def _probe(self, engine: Engine) -> None:
         """Silence alone is no evidence: a long prompt, or answers that are made whole, are silent too."""

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
 from aiohttp import web
 
+from spec_toolkit.engine import client as clients
 from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.errors import EngineError
 from spec_toolkit.terms import FaultPoint, KnobMode
 
 KEY = "k3y-that-nobody-may-see"
@@ -45,3 +48,32 @@ def test_the_admin_key_goes_with_what_changes_the_engine_and_with_nothing_else()
             await runner.cleanup()
 
     assert [path for path, keyed in asyncio.run(whole()).items() if keyed] == ["/set_internal_state"]
+
+
+async def events_of(said: bytes) -> list[dict[str, object]]:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=said, content_type="text/event-stream")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        [(host, port, *_)] = runner.addresses
+        async with asyncio.timeout(20), EngineClient(f"http://{host}:{port}") as engine:
+            return [event async for event in engine.stream({"text": "x"})]
+    finally:
+        await runner.cleanup()
+
+
+def test_lines_that_say_only_that_a_stream_lives_are_no_events() -> None:
+    said = b': waiting\n\ndata: {"text":"a"}\n\n: waiting\n\n:\n\ndata: {"text":":b"}\n\ndata: [DONE]\n\n'
+    assert asyncio.run(events_of(said)) == [{"text": "a"}, {"text": ":b"}]
+
+
+@pytest.mark.parametrize(
+    "said", [pytest.param(b"data: {\n\n", id="no-json"), pytest.param(b"x" * 300_000, id="a-line-without-end")]
+)
+def test_what_is_no_stream_is_told_as_a_refusal(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr(clients, "_EVENT_BYTES", 1 << 16)
+    with pytest.raises(EngineError, match=r"engine\.refused"):
+        asyncio.run(events_of(said))

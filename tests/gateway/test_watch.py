@@ -1,6 +1,7 @@
 """An engine that hangs: silence and an unhealthy answer together, never one of them alone."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -77,5 +78,37 @@ def test_an_engine_that_hung_takes_requests_again_once_it_is_healthy():
             await rounds(front)
             check_whole(await asked)
             assert front.counters.resumed == 1
+
+    run(test())
+
+
+def test_a_client_that_does_not_read_holds_up_no_round_and_is_told_nothing_more(monkeypatch):
+    """Nor does a line that it did not take count as a write that is under way: its stream would lose the client for it."""
+
+    async def test() -> None:
+        monkeypatch.setattr("spec_toolkit.gateway.watch.KEEP_ALIVE_SECONDS", 0.0)
+        async with FakeEngine(1, stalls_after=3).serving() as engine, fronting() as front:
+            front.route(engine)
+            host, port = front.address.removeprefix("http://").split(":")
+            writers = []
+            for _ in range(3):
+                _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+                body = json.dumps(chat()).encode()
+                writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
+                writer.write(body)
+                writers.append(writer)
+            await until(lambda: sum(stream.journal.forwarded > 0 for stream in front.proxy.streams) == 3)
+            for stream in front.proxy.streams:  # as where the client's side is full
+                stream.http.transport.write(b"x" * 30_000_000)
+                stream.response._payload_writer.buffer_size = 1 << 20  # so that its next write would wait
+                assert stream.http.transport.get_write_buffer_size() > 1_000_000
+            async with asyncio.timeout(2.0):
+                await rounds(front)
+            for stream in front.proxy.streams:
+                assert stream.writing_since is None
+                stream.http.transport.abort()
+            for writer in writers:
+                writer.transport.abort()
+            await until(lambda: front.admission.in_flight == 0)
 
     run(test())
