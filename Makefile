@@ -48,9 +48,12 @@ test: lint ## what CI runs: `check`, the slow tests, and those on the real engin
 	$(BIN)/pytest -q -n 2 -m "not engine and not install"
 	$(BIN)/pytest -v -m "engine or install" --durations=15
 
-test-full: lint ## as `test`, with ten times the examples for every property
+test-full: lint ## as `test`, with ten times the examples, the long matrices on the real engine, and the drills: hours
 	$(BIN)/pytest -n 2 -m "not engine and not install" --hypothesis-profile=full
 	$(BIN)/pytest -v -m "engine or install" --durations=0
+	$(BIN)/python -m tests.patches.measure_switching --switches 1000 tp1 tp2 attention-dp
+	$(BIN)/python -m tests.patches.measure_faults
+	$(BIN)/python -m spec_toolkit.cli.main drills
 
 clean: ## remove .venv and every cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
