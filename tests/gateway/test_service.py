@@ -199,6 +199,28 @@ def test_what_has_not_ended_when_the_drain_is_over_ends_with_a_typed_error(tmp_p
     run(test())
 
 
+def test_the_rate_of_answers_is_that_of_the_engine_that_serves(tmp_path):
+    async def test() -> None:
+        async with (
+            FakeEngine(1).serving() as a,
+            FakeEngine(2).serving() as b,
+            process(tmp_path) as gateway,
+            aiohttp.ClientSession() as session,
+        ):
+            gateway.tell(a, 1)
+            await gateway.healthy(session)
+            check_whole(fold(await streamed(session, gateway.address)), PROMPT)
+            await until(lambda: (told := gateway.snapshot()) is not None and told.completions_per_second is not None)
+            gateway.tell(a, 2)
+            await until(lambda: (told := gateway.snapshot()) is not None and told.route == 2)
+            assert gateway.snapshot().completions_per_second is not None
+            gateway.tell(b, 3)
+            await until(lambda: (told := gateway.snapshot()) is not None and told.route == 3)
+            assert gateway.snapshot().completions_per_second is None
+
+    run(test())
+
+
 @pytest.mark.parametrize("route_is_told", ["before", "after"])
 def test_told_to_end_while_no_engine_takes_requests_it_tells_at_once_whoever_waits(tmp_path, route_is_told):
     async def test() -> None:
