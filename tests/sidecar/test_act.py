@@ -6,8 +6,10 @@ import math
 import pytest
 
 from spec_toolkit.errors import ActError
+from spec_toolkit.launch import control
+from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.policy.modes import Rung
-from spec_toolkit.sidecar.act import Patience, set_rung
+from spec_toolkit.sidecar.act import Patience, World, set_rung
 from spec_toolkit.terms import KnobMode, Mode
 from tests.sidecar.world import FakeEngine
 
@@ -109,3 +111,25 @@ def test_waits_double_to_a_longest_and_spread():
     patience.took()
     assert patience.allows("x", now_s)
     assert (patience.failures, patience.problem) == (0, "")
+
+
+@pytest.mark.parametrize("hung", [False, True])
+def test_a_restart_is_asked_for_in_the_supervisors_words(tmp_path, hung):
+    folder, heard = Folder(tmp_path / "d"), []
+    folder.create()
+
+    def handle(verb, arguments):
+        heard.append((verb, dict(arguments)))
+        return {"ok": not hung, "why": "it is being replaced"}
+
+    async def ask() -> None:
+        async with control.listening(folder, handle):
+            await World(folder, lambda: 0.0).ask_restart(speculate=False, why="w" * 900, hung=hung)
+
+    if hung:
+        with pytest.raises(ActError, match="asked for an engine autoregressive, the supervisor refused: it is being"):
+            asyncio.run(ask())
+    else:
+        asyncio.run(ask())
+    said = {"speculate": False, "why": "w" * 500} | ({"hung": True} if hung else {})
+    assert heard == [("restart", said)]
