@@ -148,9 +148,9 @@ class Succession:
             return await self._return_beside(serving, order)
         return await self._return_in_place(serving, order)
 
-    async def _lose(self, old: Engine, gone: EngineGone, *, counts: bool = True) -> Failure:
+    async def _lose(self, old: Engine, gone: EngineGone) -> Failure:
         """It ended unasked, or hangs. Raises _GivenUp where another could only end the same way."""
-        self._route_away(f"engine {old.number} ended", lost=int(counts and old.spec.speculates))
+        self._route_away(f"engine {old.number} ended", lost=int(old.spec.speculates))
         failed = await self._fleet.fail(old, gone, ready=True)
         if failed.final:
             raise _GivenUp(failed)
@@ -202,8 +202,8 @@ class Succession:
             await asyncio.wait(happens, return_when=asyncio.FIRST_COMPLETED)
             if self._hang.done() or not coming.done():
                 # What comes has begun already, and has all the room now: nothing else would serve sooner.
-                hang = EngineGone(self._hang.result().why) if self._hang.done() else None
-                lost = await self._lose(old, hang or ending.result(), counts=hang is None)
+                hangs = self._hang.done()
+                lost = await self._lose(old, EngineGone(self._hang.result().why) if hangs else ending.result())
                 await asyncio.wait({coming})
             engine, seen = coming.result()
         except StartFailed as failed:

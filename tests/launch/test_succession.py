@@ -352,7 +352,7 @@ def test_a_stand_in_that_hangs_while_another_returns_is_killed_and_followed_by_w
         assert world.succession.ask(HUNG) == ""
         await until(lambda: world.routes[-1].address == "")
         await until(lambda: not second.alive)
-        assert world.routes[-1].lost == 1, "whoever says that it hangs has counted it"
+        assert world.routes[-1].lost == 1, "a stand-in is no speculating engine"
         assert world.succession.ask(HUNG) == "a speculating engine is being started to take over"
         if returns:
             third.passes()
