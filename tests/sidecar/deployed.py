@@ -114,7 +114,6 @@ class Deployed:
                 stderr=log,
             )
         assert process.stdin is not None
-        owned = self.folder.own()  # as its supervisor would: it runs
         try:
             process.stdin.write(encode_route(self.route()))
             process.stdin.flush()
@@ -127,7 +126,6 @@ class Deployed:
             finally:
                 process.kill()
                 process.wait(10)
-                os.close(owned)
 
     def route(self) -> Route:
         return Route(generation=1, address=self.address, engine=1, speculates=True, steps=3)
