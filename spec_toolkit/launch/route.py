@@ -19,7 +19,7 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     speculates: bool  # whether that engine can draft
     steps: int  # the ceiling on draft passes it was handed over with; 0 where it does not draft
     returning: bool = False  # another engine is being started to take over; what cannot wait may be told so
-    lost: int = 0  # speculating engines of this deployment that ended or hung without being asked, so far
+    lost: int = 0  # speculating engines of this deployment that ended unasked, so far; one that hangs counts with whoever says so
     why: str = ""  # of the last change, for people
 
 
