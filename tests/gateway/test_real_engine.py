@@ -5,15 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import aiohttp
 import pytest
 
-from spec_toolkit.launch.keeper import descendants
+from spec_toolkit.engine.patch_reports import read_reports
+from spec_toolkit.handover import Role
 from spec_toolkit.launch.route import Route
 from spec_toolkit.prove.streams import Answer, Ask, Endpoint, ask, judge
 from tests.engine.serving import Serving, serving
@@ -59,11 +58,9 @@ def route(engine: Serving | None, number: int, *, lost: int = 0) -> Route:
 
 
 def scheduler_of(engine: Serving) -> int:
-    for pid in descendants(engine.pid):
-        with suppress(OSError):
-            if "scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"):
-                return pid
-    raise AssertionError("no scheduler")
+    reports = read_reports(engine.folder / "patches.json")
+    [pid] = [report.pid for report in reports if report.role is Role.SCHEDULER]
+    return pid
 
 
 async def every(address: str) -> list[Answer]:

@@ -40,7 +40,7 @@ def test_a_file_without_the_usual_ending_is_still_a_file(tmp_path: Path, monkeyp
         pytest.param(
             "deepseek_v3_h20", "Did you mean 'deepseek_v3_h200' or 'rehearsal/deepseek_v3_cpu'?", id="nearest-first"
         ),
-        pytest.param("qqq", "The catalogue has deepseek_v3_h200, rehearsal/deepseek_v3_cpu.", id="like-none"),
+        pytest.param("qqq", "The catalogue has deepseek_v3_h200, rehearsal/deepseek_v3_cpu, ", id="like-none"),
         pytest.param("", "The catalogue has", id="nothing"),
         pytest.param("a\0b", "The catalogue has", id="nul"),
         pytest.param("x" * 5000, "The catalogue has", id="long"),

@@ -9,6 +9,8 @@ import time
 import psutil
 import pytest
 
+from spec_toolkit.engine.patch_reports import read_reports
+from spec_toolkit.handover import Role
 from spec_toolkit.launch import control
 from spec_toolkit.launch.deployment import write_json
 from spec_toolkit.terms import KnobMode, Mode
@@ -146,9 +148,9 @@ def test_it_ends_within_a_second_and_leaves_the_engine_as_it_is(deployed, how):
 
 
 def _scheduler(engine) -> psutil.Process:
-    children = psutil.Process(engine.pid).children(recursive=True)
-    [scheduler] = [child for child in children if "scheduler" in "".join(child.cmdline())]
-    return scheduler
+    reports = read_reports(engine.folder / "patches.json")
+    [pid] = [report.pid for report in reports if report.role is Role.SCHEDULER]
+    return psutil.Process(pid)
 
 
 async def _asked_of_the_supervisor(deployed, sidecar_hangs_until: float) -> dict[str, object]:

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from spec_toolkit.prove.drills.stage import SIDECAR_PROCESS, DrillFailed, Stage
+from spec_toolkit.prove.drills.stage import DrillFailed, Stage
 from spec_toolkit.prove.streams import Ask, Endpoint
 from spec_toolkit.terms import FaultPoint
 
@@ -58,7 +58,7 @@ async def scheduler_killed(stage: Stage, asks: Asks) -> None:
     """The engine's heart is killed under sixteen streams: they go on in another engine, which does not draft."""
     async with stage.load(asks.long, at_once=16) as enough:
         await stage.all_streaming(16)
-        victim = stage.process("scheduler")
+        victim = stage.scheduler()
         stage.strike("kill -9 of the scheduler under 16 streams, chat and /generate")
         stage.signal(victim, signal.SIGKILL)
         await stage.until_mode("autoregressive", _START_SECONDS)
@@ -72,7 +72,7 @@ async def engine_hung(stage: Stage, asks: Asks) -> None:
     """The scheduler stands still and says nothing, as in a collective that never ends."""
     async with stage.load(asks.long, at_once=8) as enough:
         await stage.all_streaming(8)
-        victim = stage.process("scheduler")
+        victim = stage.scheduler()
         stage.strike("the scheduler is stopped (SIGSTOP) under 8 streams")
         stage.signal(victim, signal.SIGSTOP)
         await stage.until_mode("autoregressive", _START_SECONDS)
@@ -86,7 +86,7 @@ async def sidecar_killed(stage: Stage, asks: Asks) -> None:
     """Nobody watches for a moment: the engine stays as it is, and another sidecar carries on with what the last one knew."""
     async with stage.load(asks.long, at_once=8):
         await stage.all_streaming(8)
-        before, victim = stage.mode(), stage.process(SIDECAR_PROCESS)
+        before, victim = stage.mode(), stage.sidecar()
         stage.strike(f"kill -9 of the sidecar; the mode is {before}")
         stage.signal(victim, signal.SIGKILL)
         await stage.until("another sidecar", lambda: stage.is_sidecar_other_than(victim), _FALL_SECONDS)

@@ -16,6 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.engine.patch_reports import alive, read_reports
+from spec_toolkit.handover import Role
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.prove.drills.outcome import Moment, Outcome, judge_all, open_at, safe_tokens
@@ -89,7 +91,7 @@ class Stage:
     def is_sidecar_other_than(self, pid: int) -> bool:
         """Another one runs, and has looked at the engine."""
         found = self.snapshot()
-        others = [each for each in self._called(SIDECAR_PROCESS) if each != pid]
+        others = [each for each in self._sidecars() if each != pid]
         return (
             bool(others)
             and found is not None
@@ -143,18 +145,26 @@ class Stage:
             raise DrillFailed("no engine takes requests")
         return EngineClient(status.engine_address, admin_key=self.folder.admin_key.read_text().strip())
 
-    def process(self, word: str) -> int:
-        """The id of this deployment's one process whose command line or title holds the word."""
-        found = self._called(word)
+    def scheduler(self) -> int:
+        """The id of the one scheduler that lives, as it named itself when it took its patches."""
+        reports = [each for file in self.folder.engines.glob("*/patches.json") for each in read_reports(file)]
+        live = alive(each.pid for each in reports)
+        found = [each.pid for each in reports if each.role is Role.SCHEDULER and each.pid in live]
         if len(found) != 1:
-            raise DrillFailed(f"{len(found)} processes are called {word!r}, not one")
+            raise DrillFailed(f"{len(found)} schedulers live, not one")
         return found[0]
 
-    def _called(self, word: str) -> list[int]:
+    def sidecar(self) -> int:
+        found = self._sidecars()
+        if len(found) != 1:
+            raise DrillFailed(f"{len(found)} sidecars run, not one")
+        return found[0]
+
+    def _sidecars(self) -> list[int]:
+        """In the sessions of this deployment; less the keepers, whose command lines hold those of what they keep."""
         status = self.folder.status()
         sessions = {keeper.pid for keeper in status.keepers} if status else set()
-        # A keeper's own command line holds that of what it keeps.
-        return [pid for pid in _processes(sessions) if word in _words(pid) and pid not in sessions]
+        return [pid for pid in _processes(sessions) if SIDECAR_PROCESS in _words(pid) and pid not in sessions]
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)

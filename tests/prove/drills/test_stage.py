@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from spec_toolkit.handover import Report, Role, encode_report, list_sha256, report_folder
 from spec_toolkit.launch.deployment import Folder, Status, identify
 from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.prove.drills.outcome import Moment
@@ -89,15 +92,45 @@ def test_what_does_not_come_is_told_with_the_time_it_had(folder: Folder) -> None
         asyncio.run(stage.until_mode("full", 0.01))
 
 
-def test_a_process_is_found_in_the_sessions_of_this_deployment_alone(folder: Folder) -> None:
+def test_the_scheduler_is_the_one_that_reported_its_patches_and_lives(folder: Folder) -> None:
     stage = Stage(folder, "http://127.0.0.1:9", {}, lambda _: None)
-    folder.write_status(Status(name="drilled", recipe="r", recipe_sha256="sha256:0"))
-    with pytest.raises(DrillFailed, match="0 processes are called 'python'"):
-        stage.process("python")
-    leader = identify(os.getsid(0))
-    assert leader is not None
-    folder.write_status(Status(name="drilled", recipe="r", recipe_sha256="sha256:0", keepers=(leader,)))
-    assert os.getpid() in stage._called("python") or os.getpid() == leader.pid
+    with pytest.raises(DrillFailed, match="0 schedulers live"):
+        stage.scheduler()
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    for number, (role, pid) in enumerate(((Role.SCHEDULER, ended.pid), (Role.LAUNCHER, os.getpid())), start=1):
+        _report(folder.engines / str(number) / "patches.json", role, pid)
+    with pytest.raises(DrillFailed, match="0 schedulers live"):
+        stage.scheduler()
+    _report(folder.engines / str(3) / "patches.json", Role.SCHEDULER, os.getpid())
+    assert stage.scheduler() == os.getpid()
+    _report(folder.engines / str(4) / "patches.json", Role.SCHEDULER, os.getppid())
+    with pytest.raises(DrillFailed, match="2 schedulers live"):
+        stage.scheduler()
+
+
+def _report(patch_list: Path, role: Role, pid: int) -> None:
+    patch_list.parent.mkdir(parents=True, exist_ok=True)
+    patch_list.write_bytes(b"[]")
+    report = Report(role=role, ranks={}, pid=pid, list_sha256=list_sha256(b"[]"), applied=())
+    report_folder(patch_list).mkdir(mode=0o700)
+    (report_folder(patch_list) / f"{role.value}-{pid}.json").write_bytes(encode_report(report))
+
+
+def test_a_sidecar_is_looked_for_in_the_sessions_of_this_deployment_alone(folder: Folder) -> None:
+    stage = Stage(folder, "http://127.0.0.1:9", {}, lambda _: None)
+    word = "spec_toolkit.sidecar.service"
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', sys.argv[1]])"
+    with subprocess.Popen([sys.executable, "-c", code, word], stdin=subprocess.PIPE, start_new_session=True) as leader:
+        found = identify(leader.pid)
+        assert found is not None
+        folder.write_status(Status(name="drilled", recipe="r", recipe_sha256="sha256:0"))
+        with pytest.raises(DrillFailed, match="0 sidecars run"):
+            stage.sidecar()
+        folder.write_status(Status(name="drilled", recipe="r", recipe_sha256="sha256:0", keepers=(found,)))
+        asyncio.run(stage.until("the child", lambda: len(stage._sidecars()) == 1, 10))
+        assert stage.sidecar() != leader.pid
+        leader.communicate(b"\n", timeout=10)
 
 
 def test_an_outcome_without_a_fallback_says_so(folder: Folder) -> None:
