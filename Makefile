@@ -46,7 +46,7 @@ check: lint ## format, lint, types, import arrows and the fast tests, with fewer
 # Engines one after another: each has two processes that want a core.
 test: lint ## what CI runs: `check`, the slow tests, and those on the real engine
 	$(BIN)/pytest -q -n 2 -m "not engine and not install"
-	$(BIN)/pytest -v -m "engine or install" --durations=15
+	$(BIN)/pytest -v -m "(engine or install) and not matrix" --durations=15
 
 test-full: lint ## as `test`, with ten times the examples, the long matrices on the real engine, and the drills: hours
 	$(BIN)/pytest -n 2 -m "not engine and not install" --hypothesis-profile=full

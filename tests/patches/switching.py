@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 from tokenizers import Tokenizer
 
 from spec_toolkit.engine.client import EngineClient
@@ -81,6 +83,11 @@ def _recipe(layout: Layout) -> LoadedRecipe:
         policy=msgspec.structs.replace(recipe.policy, reduced_steps=CANDIDATES[1:-1]),
     )
     return replace(loaded, recipe=changed)
+
+
+def for_each_layout(names: Iterable[str]) -> list[Any]:
+    """As parameters; the schedule that production does not run is of the long matrix."""
+    return [pytest.param(name, marks=[] if LAYOUTS[name].overlap else [pytest.mark.matrix]) for name in names]
 
 
 def client(engine: Serving) -> EngineClient:

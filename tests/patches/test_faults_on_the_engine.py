@@ -23,7 +23,7 @@ from tests.patches.faulting import (
     serving_with_faults,
     wait_until_gone,
 )
-from tests.patches.switching import ANSWER_SECONDS, LAYOUTS, Layout, client, held_out, target_answers
+from tests.patches.switching import ANSWER_SECONDS, LAYOUTS, Layout, client, for_each_layout, held_out, target_answers
 
 pytestmark = pytest.mark.engine
 
@@ -73,7 +73,7 @@ def reference(nursery, tmp_path_factory) -> list[Completion]:
         return asyncio.run(target_answers(engine, held_out(PROMPTS)))
 
 
-@pytest.fixture(scope="module", params=list(SURVIVED))
+@pytest.fixture(scope="module", params=for_each_layout(SURVIVED))
 def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Serving]]:
     """One engine of each layout; `reference` first, so that there is one engine at a time."""
     layout = LAYOUTS[request.param]

@@ -31,6 +31,7 @@ from tests.patches.switching import (
     Said,
     client,
     compare_said,
+    for_each_layout,
     held_out,
     load,
     mode_for,
@@ -61,7 +62,7 @@ def parallel_reference(nursery, tmp_path_factory) -> list[Completion]:
         return asyncio.run(target_answers(engine, held_out(PROMPTS), concurrency=STREAMS))
 
 
-@pytest.fixture(scope="module", params=list(SWITCHES))
+@pytest.fixture(scope="module", params=for_each_layout(SWITCHES))
 def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Serving]]:
     """One engine of each layout; the references first, so that there is one engine at a time."""
     if request.param == "attention-dp":
