@@ -10,7 +10,6 @@ rung comes first. A fault goes there at once. A pair that is not in the table me
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -54,13 +53,24 @@ class Rung(Struct, frozen=True):
         return f"{self.mode.value}({self.steps})" if self.mode is Mode.REDUCED else self.mode.value
 
 
+# The limits of one deployment are asked for their ladder several times a decision, and hashing them costs more than the rest of it:
+# so by identity, with the limits kept beside it, which keeps the identity theirs.
+_LADDERS: dict[int, tuple[Limits, tuple[Rung, ...]]] = {}
+_MOST_LADDERS = 16
+
+
 def ladder(limits: Limits) -> tuple[Rung, ...]:
     """From the bottom."""
-    return _ladder(limits.steps, limits.modes)
+    known = _LADDERS.get(id(limits))
+    if known is not None and known[0] is limits:
+        return known[1]
+    if len(_LADDERS) >= _MOST_LADDERS:
+        _LADDERS.clear()
+    _LADDERS[id(limits)] = limits, (rungs := _make_ladder(limits.steps, limits.modes))
+    return rungs
 
 
-@lru_cache(maxsize=16)
-def _ladder(steps: tuple[int, ...], modes: tuple[Mode, ...]) -> tuple[Rung, ...]:
+def _make_ladder(steps: tuple[int, ...], modes: tuple[Mode, ...]) -> tuple[Rung, ...]:
     every = (
         Rung(Mode.AUTOREGRESSIVE, 0),
         Rung(Mode.ZERO_DRAFT, 0),
