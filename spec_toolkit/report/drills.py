@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spec_toolkit.prove.drills.outcome import Moment, Outcome
+from spec_toolkit.prove.drills.outcome import AIM_MS, AIM_ROUNDS, Moment, Outcome
 
 _MOST_FAILURES = 5
 
@@ -21,18 +21,28 @@ def outcome_lines(outcome: Outcome, labels: Sequence[str]) -> str:
             f"    requests {outcome.requests}, failed or changed {failed}, refused with 429 {outcome.refused}; "
             f"open at the strike {outcome.open_at_strike}, told to wait {outcome.waited}"
         ),
-        (
-            f"    fallback after {_seconds(outcome.fallback_seconds)}; next token of the open streams' first after "
-            f"{_seconds(outcome.first_safe_token_seconds)}, of their last after {_seconds(outcome.last_safe_token_seconds)}; "
-            f"armed again after {_seconds(outcome.rearmed_seconds)}"
-        ),
+        f"    fallback seen after {_seconds(outcome.fallback_seconds)}; armed again after {_seconds(outcome.rearmed_seconds)}",
     ]
+    if outcome.open_at_strike:
+        first, last = _seconds(outcome.first_safe_token_seconds), _seconds(outcome.last_safe_token_seconds)
+        lines.append(f"    next token after the fallback: of the first open stream {first}, of the last one {last}")
+    if outcome.slowest_fall_ms is not None:
+        lines.append(f"    {_fall(outcome.slowest_fall_ms, outcome.slowest_fall_rounds)}")
     lines += [f"    {failure}" for failure in outcome.failures[:_MOST_FAILURES]]
     if failed > _MOST_FAILURES:
         lines.append(f"    and {failed - _MOST_FAILURES} more")
     if outcome.problem:
         lines.append(f"    {outcome.problem}")
     return "\n".join(lines)
+
+
+def _fall(milliseconds: float, rounds: int | None) -> str:
+    met = milliseconds <= AIM_MS and (rounds is None or rounds <= AIM_ROUNDS)
+    counted = "rounds unknown" if rounds is None else f"{rounds} rounds"
+    return (
+        f"slowest fall by command: all ranks {milliseconds:.0f} ms after the window, {counted}; "
+        f"the aim, {AIM_MS:.0f} ms and {AIM_ROUNDS} rounds, {'was met' if met else 'WAS MISSED'}"
+    )
 
 
 def _seconds(value: float | None) -> str:

@@ -7,6 +7,10 @@ from msgspec import Struct
 from spec_toolkit.prove.streams import Answer, Ask, judge
 
 
+# What a fall inside an engine is to keep. Shown and not judged: on shared cores the engine's front waits for one.
+AIM_MS, AIM_ROUNDS = 300.0, 2
+
+
 class Moment(Struct, frozen=True, kw_only=True):
     """One line of a drill's timeline."""
 
@@ -28,6 +32,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     first_safe_token_seconds: float | None = None  # of the open streams, the first one's
     last_safe_token_seconds: float | None = None  # of the open streams, the last one's
     rearmed_seconds: float | None = None  # until drafting was again what the recipe says
+    slowest_fall_ms: float | None = (
+        None  # from a window's end until every rank had fewer steps; None: no fall by command
+    )
+    slowest_fall_rounds: int | None = None  # that began meanwhile, at most
     problem: str = ""  # why the drill did not get to its end
     moments: tuple[Moment, ...] = ()
 

@@ -52,6 +52,7 @@ class Stage:
         self._struck_wall = time.time()  # noqa: TID251 - an edge: events and decisions carry wall-clock time
         self._safe: float | None = None
         self._back: float | None = None
+        self._falls: list[tuple[float, int | None]] = []  # milliseconds, rounds
 
     # Seeing.
 
@@ -189,8 +190,15 @@ class Stage:
                     self.say(event.text, who="supervisor", at=_unix(event.at))
             for taken in _decoded(decisions.read(), Taken):
                 if taken.moved:
+                    self._note_fall(taken)
                     self.say(taken.why + _confirmed(taken), who="sidecar", at=_unix(taken.at))
             await asyncio.sleep(_LOOK_SECONDS)
+
+    def _note_fall(self, taken: Taken) -> None:
+        """Of a fault the engine falls by itself, so that nothing is commanded and nothing is to be timed."""
+        fell = taken.signal not in {Signal.PROFIT_POSSIBLE.value, Signal.DRAFT_FAULT.value}
+        if fell and taken.confirmed_ms is not None:
+            self._falls.append((taken.confirmed_ms, taken.rounds))
 
     def outcome(self, drill: str, problem: str) -> Outcome:
         struck, answers = self._struck, self._answers
@@ -206,6 +214,8 @@ class Stage:
             first_safe_token_seconds=first,
             last_safe_token_seconds=last,
             rearmed_seconds=None if self._back is None else self._back - struck,
+            slowest_fall_ms=max((fall[0] for fall in self._falls), default=None),
+            slowest_fall_rounds=max((fall[1] for fall in self._falls if fall[1] is not None), default=None),
             problem=problem,
             moments=tuple(sorted(self._moments, key=lambda moment: moment.seconds)),
         )

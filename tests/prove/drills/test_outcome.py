@@ -73,3 +73,16 @@ def test_nothing_less_holds(changes: dict[str, Any]) -> None:
     outcome = msgspec.structs.replace(HELD, **changes)
     assert not outcome.passed
     assert "DID NOT HOLD" in outcome_lines(outcome, ("rehearsal",))
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "rounds", "says"),
+    [
+        pytest.param(300.0, 2, "was met", id="just"),
+        pytest.param(301.0, 1, "WAS MISSED", id="too-late"),
+        pytest.param(100.0, 3, "WAS MISSED", id="too-many-rounds"),
+    ],
+)
+def test_a_slow_fall_is_said(milliseconds: float, rounds: int, says: str) -> None:
+    outcome = msgspec.structs.replace(HELD, slowest_fall_ms=milliseconds, slowest_fall_rounds=rounds)
+    assert says in outcome_lines(outcome, ("rehearsal",))
