@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from spec_toolkit.prove.streams import Answer, Ask, judge
 
-
 # What a fall inside an engine is to keep. Shown and not judged: on shared cores the engine's front waits for one.
 AIM_MS, AIM_ROUNDS = 300.0, 2
 

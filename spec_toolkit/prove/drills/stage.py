@@ -23,6 +23,7 @@ from spec_toolkit.launch.events import Event, Kind
 from spec_toolkit.prove.drills.outcome import Moment, Outcome, judge_all, open_at, safe_tokens
 from spec_toolkit.prove.streams import Answer, Ask, keep_asking
 from spec_toolkit.sidecar.records import Snapshot, Taken, age_seconds
+from spec_toolkit.terms import Signal
 
 SIDECAR_PROCESS = "spec_toolkit.sidecar.service"  # in its command line
 _LOOK_SECONDS = 0.05

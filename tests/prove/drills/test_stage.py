@@ -74,7 +74,16 @@ def test_what_supervisor_and_sidecar_write_meanwhile_becomes_the_timeline(folder
             with folder.decisions_file.open("ab") as file:
                 file.write(b'{"half": \n')
                 for moved in (False, True):
-                    line = Taken(at=now(), why=f"moved {moved}", before="full", rung="zero_draft", moved=moved)
+                    line = Taken(
+                        at=now(),
+                        why=f"moved {moved}",
+                        before="full",
+                        rung="zero_draft",
+                        signal="load_high",
+                        moved=moved,
+                        confirmed_ms=125.0 if moved else None,
+                        rounds=2,
+                    )
                     file.write(msgspec.json.encode(line) + b"\n")
             await stage.until("the decision", lambda: len(told) == 3, 10)
 
@@ -82,8 +91,10 @@ def test_what_supervisor_and_sidecar_write_meanwhile_becomes_the_timeline(folder
     assert [(moment.who, moment.text) for moment in told] == [
         ("drill", "struck"),
         ("supervisor", "engine lost"),
-        ("sidecar", "moved True"),
+        ("sidecar", "moved True [all ranks 125 ms after the window, 2 rounds]"),
     ]
+    outcome = stage.outcome("x", "")
+    assert (outcome.slowest_fall_ms, outcome.slowest_fall_rounds) == (125.0, 2)
 
 
 def test_what_does_not_come_is_told_with_the_time_it_had(folder: Folder) -> None:
