@@ -1,5 +1,8 @@
 """A deployment as it goes on: on a terminal drawn anew each second, elsewhere a block at each change. Prints."""
 
+import os
+import select
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -42,4 +45,17 @@ def _standings(folder: Folder) -> Iterator[Standing]:
         yield standing
         if standing.status.phase in ENDED_PHASES:
             return
+        _wait()
+
+
+def _wait() -> None:
+    """A second; BrokenPipeError as soon as nobody reads any more, which a print would find out only at the next change."""
+    stdout = sys.stdout.fileno()
+    kind = os.fstat(stdout).st_mode
+    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
         time.sleep(_SECONDS)
+        return
+    reader = select.poll()
+    reader.register(stdout, 0)  # of what is told unasked: POLLERR, POLLHUP
+    if reader.poll(_SECONDS * 1000):
+        raise BrokenPipeError

@@ -133,6 +133,15 @@ def test_watching_ends_with_the_deployment(deployment):
         assert process.wait(DEADLINE_SECONDS) == 1
 
 
+def test_watching_ends_when_nobody_reads_any_more_though_nothing_changes(deployment):
+    write_snapshot(deployment, FULL)
+    with toolkit("status", "d", "--watch") as process:
+        blocks_of(process, 1)
+        process.stdout.close()
+        assert process.wait(DEADLINE_SECONDS) == 0
+        assert process.stderr.read() == ""
+
+
 def test_on_a_terminal_it_is_drawn_anew(deployment):
     write_snapshot(deployment, FULL)
     ours, theirs = os.openpty()
