@@ -42,11 +42,12 @@ class Door:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the gateway will
                 probe.bind(address)
                 return self.host, int(probe.getsockname()[1])
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: no name can read so, and nobody is asked
+            said = error.strerror if isinstance(error, OSError) else "no host can be called that"
             raise FactsError.of(
                 "deploy.port",
                 "--host, --port",
-                f"nobody can listen on {self.host}, port {self.port or 'any'}: {error.strerror or error}",
+                f"nobody can listen on {self.host}, port {self.port or 'any'}: {said or error}",
                 remedy="Choose another, or leave them out for a free port of this machine.",
             ) from None
 

@@ -42,6 +42,12 @@ def test_a_host_that_is_not_of_this_machine_is_refused() -> None:
         Door(host="192.0.2.1").take()
 
 
+@pytest.mark.parametrize("host", ["nonsense..host", f"{'a' * 64}.example", "\udcff"])
+def test_what_cannot_be_a_host_name_is_refused_too(host: str) -> None:
+    with pytest.raises(FactsError, match=r"port any: no host can be called that\. .*\[deploy\.port\]"):
+        Door(host=host).take()
+
+
 @pytest.mark.parametrize(
     ("host", "address"),
     [
@@ -52,5 +58,12 @@ def test_a_host_that_is_not_of_this_machine_is_refused() -> None:
     ],
 )
 def test_an_address_is_one_that_can_be_gone_to(host: str, address: str) -> None:
-    front = Front(host=host, port=8, max_running_requests=1, max_waiting_requests=1, resume_deadline_seconds=1.0)
+    front = Front(
+        host=host,
+        port=8,
+        max_running_requests=1,
+        max_waiting_requests=1,
+        resume_deadline_seconds=1.0,
+        context_tokens=4096,
+    )
     assert front.address == address
