@@ -59,7 +59,7 @@ def command(  # noqa: PLR0913 - one argument an option
     if not ready.plan.may_launch:
         return 1
     if dry or ready.machine:
-        if not as_json:
+        if dry and not as_json:  # unasked, a screenful would hide why it is refused
             click.echo(as_shell(dry_run(folder, ready)))
         return 3 if ready.machine else 0
     leash = start(folder, ready, replace=replace, door=door)

@@ -74,11 +74,19 @@ def test_what_is_wrong_with_a_command_line_is_said_in_a_sentence(toolkit, argume
     assert said in answer.stderr
 
 
-def test_a_machine_without_gpus_is_told_what_it_has_what_is_needed_and_what_would_run(toolkit, tmp_path: Path) -> None:
+def test_a_machine_without_gpus_is_told_what_it_has_and_what_is_needed(toolkit, tmp_path: Path) -> None:
     answer = toolkit("deploy", "deepseek_v3_h200")
     assert answer.returncode == 3
     assert "has no NVIDIA GPU" in answer.stderr
     assert "the recipe needs 8 × H200" in answer.stderr  # noqa: RUF001 - it says "times"
+    assert answer.stdout == "", "a screenful of command hides the refusal"
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_dry_run_for_another_machine_shows_the_command_too(toolkit, tmp_path: Path) -> None:
+    answer = toolkit("deploy", "deepseek_v3_h200", "--dry-run")
+    assert answer.returncode == 3
+    assert "has no NVIDIA GPU" in answer.stderr
     assert "-m sglang.launch_server" in answer.stdout
     assert not (tmp_path / "state").exists()
 
