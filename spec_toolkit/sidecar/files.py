@@ -1,6 +1,8 @@
 """The files between the sidecar, people and the sidecar that comes next. Touches the disk."""
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +16,7 @@ from spec_toolkit.sidecar.records import Carried, Snapshot, Taken
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 _LARGEST_BYTES = 2**20  # of decisions.jsonl, and of the one before it: some thousand decisions each
+_LARGEST_EDITED_BYTES = 2**20  # what people write is a thousandth of it; decoding more would hold the loop up
 
 
 class Watched(Generic[_Record]):
@@ -36,7 +39,7 @@ class Watched(Generic[_Record]):
             seen = (found.st_mtime_ns, found.st_size, found.st_ino)
             if seen == self._seen:
                 return False
-            content = self._path.read_bytes()
+            content = read_edited(self._path)
         except FileNotFoundError:
             was, self.absent, self._seen, self.problem = self.absent, True, None, ""
             return not was or before != ""
@@ -54,6 +57,21 @@ class Watched(Generic[_Record]):
     def _unread(self, said: str, again: str) -> str:
         kept = "what was in force stays" if self.record else "nothing is in force"
         return f"{self._path.name}: {said}; {kept}. Mend it; it is read again {again}. [sidecar.unreadable]"
+
+
+def read_edited(path: Path) -> bytes:
+    """Never waits: people put files there, and a named pipe would hold whoever opens it until somebody writes."""
+    with open(path, "rb", opener=_open_at_once) as file:  # Path.open takes no opener
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "Is no regular file", str(path))
+        content = file.read(_LARGEST_EDITED_BYTES + 1)
+    if len(content) > _LARGEST_EDITED_BYTES:
+        raise OSError(errno.EFBIG, f"Is larger than {_LARGEST_EDITED_BYTES} bytes", str(path))
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def read_carried(folder: Folder) -> tuple[Carried | None, str]:

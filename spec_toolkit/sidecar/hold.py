@@ -8,6 +8,7 @@ from spec_toolkit.errors import FactsError, RecipeError
 from spec_toolkit.launch.deployment import Folder, write_json
 from spec_toolkit.launch.record import Launch
 from spec_toolkit.planning.limits import Limits
+from spec_toolkit.sidecar.files import read_edited
 from spec_toolkit.sidecar.records import NEVER_AUTOREGRESSIVE, Hold, read_rung
 from spec_toolkit.terms import Mode
 
@@ -40,8 +41,10 @@ def pin(folder: Folder, rung: str) -> Hold:
 def unpin(folder: Folder) -> Hold | None:
     """What was held; None where nothing was, or nothing that could be read."""
     try:
-        held = msgspec.json.decode(folder.hold.read_bytes(), type=Hold)
-    except (FileNotFoundError, msgspec.DecodeError):
+        held = msgspec.json.decode(read_edited(folder.hold), type=Hold)
+    except FileNotFoundError:
+        return None  # and nothing to take away, which a read-only disk would refuse
+    except (OSError, msgspec.DecodeError):
         held = None
     folder.hold.unlink(missing_ok=True)
     return held
@@ -67,7 +70,7 @@ def _read_launch(folder: Folder) -> Launch:
 
 def _read_limits(folder: Folder) -> Limits:
     try:
-        return msgspec.json.decode(folder.limits.read_bytes(), type=Limits)
+        return msgspec.json.decode(read_edited(folder.limits), type=Limits)
     except FileNotFoundError:
         raise FactsError.of(
             "hold.no-limits",

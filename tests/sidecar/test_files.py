@@ -1,7 +1,10 @@
 """What crosses between sidecars, and between a sidecar and people."""
 
+import errno
 import os
+import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -47,7 +50,9 @@ def launch(*, attempts: tuple[bool, ...] = (True, True, False)) -> Launch:
         tokenizer=None,
         ready_seconds=60.0,
         drain_seconds=5.0,
-        front=Front(port=1, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=10.0),
+        front=Front(
+            port=1, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=10.0, context_tokens=4096
+        ),
         comeback=Comeback.BESIDE,
         hang_seconds=40.0,
     )
@@ -170,6 +175,42 @@ def test_a_file_that_cannot_be_read_is_not_gone_either(folder):
     assert (watched.absent, watched.problem) == (True, "")
 
 
+def put_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_too_much(path: Path) -> None:
+    path.write_bytes(b" " * 2**20 + msgspec.json.encode(limits(queue_high=7)))
+
+
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        pytest.param(put_pipe, "Is no regular file", id="pipe"),
+        pytest.param(put_too_much, "Is larger than 1048576 bytes", id="large"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), "Is no regular file", id="endless"),
+    ],
+)
+def test_what_would_hold_up_whoever_reads_it_is_not_read(folder, put, said):
+    write_json(folder.limits, limits())
+    watched = Watched(folder.limits, Limits)
+    watched.refresh()
+    folder.limits.unlink()
+    put(folder.limits)
+    told: list[bool] = []
+    reader = threading.Thread(target=lambda: told.extend((watched.refresh(), watched.refresh())), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert told == [True, False], "once, and at once"
+    assert said in watched.problem
+    assert "what was in force stays" in watched.problem
+    assert (watched.absent, watched.record) == (False, limits())
+    folder.limits.unlink()
+    write_json(folder.limits, limits(queue_high=5))
+    assert watched.refresh()
+    assert (watched.record, watched.problem) == (limits(queue_high=5), "")
+
+
 def test_the_record_of_decisions_has_an_end(folder, monkeypatch):
     monkeypatch.setattr(files, "_LARGEST_BYTES", 2000)
     for number in range(100):
@@ -195,6 +236,24 @@ def test_a_hold_is_written_for_the_owner_alone_and_taken_back(folder):
     assert (held.mode, held.steps) == (Mode.REDUCED, 1)
     assert folder.hold.stat().st_mode & 0o777 == 0o600
     assert unpin(folder) == held
+    assert unpin(folder) is None
+
+
+def test_a_hold_that_cannot_be_read_is_taken_away_all_the_same(folder):
+    put_pipe(folder.hold)
+    told: list[Hold | None] = []
+    taker = threading.Thread(target=lambda: told.append(unpin(folder)), daemon=True)
+    taker.start()
+    taker.join(10)
+    assert told == [None]
+    assert not folder.hold.exists()
+
+
+def test_where_nothing_is_held_a_read_only_disk_does_not_matter(folder, monkeypatch):
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
     assert unpin(folder) is None
 
 
