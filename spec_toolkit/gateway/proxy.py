@@ -18,6 +18,8 @@ from spec_toolkit.gateway.stream import ClientGoneError, Stream
 from spec_toolkit.gateway.whole import Whole, ask
 
 MOST_BODY_BYTES = 32 << 20
+BODY_BYTES = 1 << 20  # whatever the context: parameters, schemas, tools
+BYTES_OF_A_TOKEN = 64  # at most, of text that can fit: an engine tokenises any, and answers nobody meanwhile
 MOST_ASKED_BYTES = 1 << 20  # of text to be tokenised: the engine does that where it also takes requests
 BODY_SECONDS = 60.0  # for a request to arrive
 MOST_ARRIVING = 128  # requests of which a part is here; they hold no place of those in flight
@@ -51,8 +53,11 @@ _PASSED_ON = ("content-type", "x-request-id", "traceparent", "tracestate", "x-sm
 
 
 class Proxy:
-    def __init__(self, exchange: Exchange, admission: Admission, look: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self, exchange: Exchange, admission: Admission, look: Callable[[], Snapshot], *, context_tokens: int
+    ) -> None:
         self._exchange = exchange
+        self._context_tokens = context_tokens
         self._admission = admission
         self._look = look
         self._loop = asyncio.get_running_loop()
@@ -97,7 +102,8 @@ class Proxy:
         if method is not None:
             _check_method(http, method)
             with self._asked.one():
-                body = await _read(http, MOST_ASKED_BYTES) if method == "POST" else b""
+                most = MOST_ASKED_BYTES
+                body = await _read(http, most, "the most that is tokenised here") if method == "POST" else b""
                 return await ask(self._exchange, method, path, body, _headers(http))
         if path in _ADMIN:
             raise Refused(Reason.ADMIN_ONLY, f"{path} is not for clients: {_ADMIN[path]}.", "See runbooks/streams.md.")
@@ -132,11 +138,12 @@ class Proxy:
     async def _arrived(self, http: web.BaseRequest) -> bytes:
         self._check_taking()
         self._admission.check(self._loop.time())  # what would be refused need not arrive
+        most, why = body_bound(self._context_tokens)
         if http.content.is_eof():  # as most do, with their head
-            return await _read(http, MOST_BODY_BYTES)
+            return await _read(http, most, why)
         try:
             with self._arriving.one():
-                return await _read(http, MOST_BODY_BYTES)
+                return await _read(http, most, why)
         except asyncio.CancelledError:
             self._exchange.counters.client_gone += 1
             raise
@@ -191,7 +198,15 @@ class _Places:
             self._left += 1
 
 
-async def _read(http: web.BaseRequest, most_bytes: int) -> bytes:
+def body_bound(context_tokens: int) -> tuple[int, str]:
+    """Bytes that a request for tokens may have, and why no more."""
+    fits = BODY_BYTES + BYTES_OF_A_TOKEN * context_tokens
+    if fits >= MOST_BODY_BYTES:
+        return MOST_BODY_BYTES, "the most that is taken"
+    return fits, f"no text so long fits the {context_tokens:,} tokens that one request may have"
+
+
+async def _read(http: web.BaseRequest, most_bytes: int, why: str) -> bytes:
     pieces, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -203,9 +218,8 @@ async def _read(http: web.BaseRequest, most_bytes: int) -> bytes:
                 pieces.append(piece)
                 size += len(piece)
                 if size > most_bytes:
-                    raise Refused(
-                        Reason.TOO_LARGE, f"The request's body is larger than {most_bytes >> 20} MiB.", "Send less."
-                    )
+                    found = f"The request's body is larger than {most_bytes:,} bytes: {why}."
+                    raise Refused(Reason.TOO_LARGE, found, "Send less.")
             return b"".join(pieces)
     except TimeoutError as error:
         raise Refused(

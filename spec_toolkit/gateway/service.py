@@ -51,7 +51,7 @@ class Gateway:
             running_cap=front.max_running_requests, waiting_cap=front.max_waiting_requests, now=self._loop.time()
         )
         exchange = Exchange(self.engines, self._counters, session, front.resume_deadline_seconds)
-        self._proxy = Proxy(exchange, self._admission, self.snapshot)
+        self._proxy = Proxy(exchange, self._admission, self.snapshot, context_tokens=front.context_tokens)
         self._watch = Watch(exchange, self._proxy, hang_seconds=launch.hang_seconds)
         self._ending = asyncio.Event()
         # Its supervisor ends it after the launch's drain time: what is left then must have been told before.

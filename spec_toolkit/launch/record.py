@@ -26,6 +26,7 @@ class Front(Struct, frozen=True, kw_only=True):
     max_running_requests: int  # the engine's admission cap
     max_waiting_requests: int  # beyond those; one more is answered 429
     resume_deadline_seconds: float  # a stream waits at most this long for an engine to go on with it
+    context_tokens: int  # prompt and answer of one request: a body that cannot fit them is refused
 
     @property
     def address(self) -> str:

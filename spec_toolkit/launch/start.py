@@ -176,6 +176,7 @@ def _front(recipe: Recipe, door: Door) -> Front:
         max_running_requests=recipe.limits.max_running_requests,
         max_waiting_requests=recipe.policy.max_waiting_requests,
         resume_deadline_seconds=recipe.policy.resume_deadline_seconds,
+        context_tokens=recipe.limits.context_tokens,
     )
 
 

@@ -88,7 +88,7 @@ def check_whole(held: Held, prompt: str = "hello", tokens: int = TOKENS) -> None
 
 @asynccontextmanager
 async def fronting(
-    *, running: int = 64, waiting: int = 64, deadline: float = 10.0, hang: float = 60.0
+    *, running: int = 64, waiting: int = 64, deadline: float = 10.0, hang: float = 60.0, context: int = 1 << 20
 ) -> AsyncIterator[Front]:
     loop = asyncio.get_running_loop()
     engines, counters = Engines(), Counters()
@@ -100,7 +100,7 @@ async def fronting(
         ) as session,
     ):
         exchange = Exchange(engines, counters, upstream, deadline)
-        proxy = Proxy(exchange, admission, lambda: snapshot(counters, admission))
+        proxy = Proxy(exchange, admission, lambda: snapshot(counters, admission), context_tokens=context)
         watch = Watch(exchange, proxy, hang_seconds=hang)
         runner = web.ServerRunner(proxy.server())
         await runner.setup()

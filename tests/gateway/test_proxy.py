@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from spec_toolkit.gateway.proxy import _ONE_MODEL
+from spec_toolkit.gateway.proxy import _ONE_MODEL, body_bound
+from tests.gateway.client_side import fold
 from tests.gateway.fake_engine import FakeEngine, answer_ids, text_of
 from tests.gateway.front import TOKENS, chat, check_whole, error_of, fronting, generate, run, until
 
@@ -224,6 +225,37 @@ def test_a_body_beyond_the_bound_is_refused_and_one_that_does_not_come_is_given_
             await until(lambda: front.admission.in_flight == 0)
 
     run(test())
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")  # to an engine on this machine, in one write
+def test_a_text_that_cannot_fit_the_context_reaches_no_engine_to_be_tokenised_there():
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting(context=4096) as front:
+            front.route(engine)
+            most = (1 << 20) + 64 * 4096
+            for ask in (chat, generate):
+                body = io.BytesIO(json.dumps(ask("x" * most)).encode())
+                async with front.session.post(front.address + path_of(ask()), data=body) as answer:
+                    assert answer.status == 413
+                    said = error_of(await answer.read())
+                assert said["type"] == "gateway.too-large"
+                assert "1,310,720 bytes" in said["message"]
+                assert "4,096 tokens" in said["message"]
+            assert engine.requests == []
+            fits = "x" * (most - 1000)
+            body = io.BytesIO(json.dumps(chat(fits)).encode())
+            async with front.session.post(front.address + path_of(chat()), data=body) as answer:
+                check_whole(fold(await answer.read()), fits)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("context_tokens", "most"),
+    [(1, (1 << 20) + 64), (131_072, 9 << 20), (507_904, 32 << 20), (507_905, 32 << 20), (1 << 40, 32 << 20)],
+)
+def test_the_bound_of_a_body_is_that_of_the_context_or_of_all(context_tokens, most):
+    assert body_bound(context_tokens)[0] == most
 
 
 async def unfinished(address: str, path: str = "/generate") -> asyncio.StreamWriter:

@@ -70,7 +70,7 @@ async def process(path: Path, *, drain: float = 5.0, cap: int = 8) -> AsyncItera
     launch = Launch(
         status=Status(name="one", recipe="x", recipe_sha256="x", run="run-a"), attempts=(), tokenizer=None, ready_seconds=1,
         drain_seconds=drain, comeback=Comeback.BY_HAND, hang_seconds=60.0,
-        front=Front(port=port, max_running_requests=cap, max_waiting_requests=cap, resume_deadline_seconds=20),
+        front=Front(port=port, max_running_requests=cap, max_waiting_requests=cap, resume_deadline_seconds=20, context_tokens=4096),
     )  # fmt: skip
     write_json(folder.launch, launch)
     log = path / "log"

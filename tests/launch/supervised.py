@@ -70,7 +70,9 @@ def launch_of(
         tokenizer=None,
         ready_seconds=ready_seconds,
         drain_seconds=drain_seconds,
-        front=Front(port=port, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=60.0),
+        front=Front(
+            port=port, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=60.0, context_tokens=4096
+        ),
         comeback=comeback,
         hang_seconds=10.0,
         services=services,

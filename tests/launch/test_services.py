@@ -34,7 +34,9 @@ def play(folder: Folder, kept: tuple[Service, ...], scenario: Callable[[Services
         tokenizer=None,
         ready_seconds=1.0,
         drain_seconds=1.0,
-        front=Front(port=1, max_running_requests=1, max_waiting_requests=1, resume_deadline_seconds=1.0),
+        front=Front(
+            port=1, max_running_requests=1, max_waiting_requests=1, resume_deadline_seconds=1.0, context_tokens=4096
+        ),
         comeback=Comeback.BESIDE,
         hang_seconds=1.0,
         services=kept,

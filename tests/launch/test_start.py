@@ -8,8 +8,9 @@ import pytest
 from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.deployment import Folder
+from spec_toolkit.launch.door import LOOPBACK
 from spec_toolkit.launch.ports import free_ports
-from spec_toolkit.launch.start import Models, attempts, locate, new_key, rungs
+from spec_toolkit.launch.start import Models, _front, attempts, locate, new_key, rungs
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.load import parse_recipe
 
@@ -28,6 +29,10 @@ policy: {{allow: [{allow}]}}
 def plan(*, pin: str = "", draft: str = "method: mtp, num_steps: 3", allow: str = "full, autoregressive") -> Plan:
     text = BASE.format(pin=pin, draft=draft, allow=allow)
     return make_plan(parse_recipe(text.encode(), Path("x.yaml")), load_tables())
+
+
+def test_the_gateway_is_told_the_context_of_one_request() -> None:
+    assert _front(plan().recipe, LOOPBACK).context_tokens == 4096
 
 
 def test_free_ports_differ_and_are_free() -> None:

@@ -94,7 +94,9 @@ class World:
             tokenizer=None,
             ready_seconds=60.0,
             drain_seconds=30.0,
-            front=Front(port=1, max_running_requests=1, max_waiting_requests=1, resume_deadline_seconds=1.0),
+            front=Front(
+                port=1, max_running_requests=1, max_waiting_requests=1, resume_deadline_seconds=1.0, context_tokens=4096
+            ),
             comeback=comeback,
             hang_seconds=1.0,
             steps=(0, 1, 3),

@@ -87,7 +87,13 @@ class Deployed:
             tokenizer=None,
             ready_seconds=60.0,
             drain_seconds=5.0,
-            front=Front(port=1, max_running_requests=4, max_waiting_requests=4, resume_deadline_seconds=10.0),
+            front=Front(
+                port=1,
+                max_running_requests=4,
+                max_waiting_requests=4,
+                resume_deadline_seconds=10.0,
+                context_tokens=4096,
+            ),
             comeback=Comeback.BESIDE,
             hang_seconds=hang_seconds,
         )
