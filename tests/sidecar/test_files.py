@@ -188,7 +188,7 @@ def put_too_much(path: Path) -> None:
     [
         pytest.param(put_pipe, "Is no regular file", id="pipe"),
         pytest.param(put_too_much, "Is larger than 1048576 bytes", id="large"),
-        pytest.param(lambda path: path.symlink_to("/dev/zero"), "Is no regular file", id="endless"),
+        pytest.param(lambda path: path.symlink_to("/dev/null"), "Is no regular file", id="device"),
     ],
 )
 def test_what_would_hold_up_whoever_reads_it_is_not_read(folder, put, said):
