@@ -22,6 +22,9 @@ from spec_toolkit.gateway.refusal import Reason, Refused
 LOG = logging.getLogger("spec_toolkit.gateway")
 
 MOST_LOSSES = 3  # engines that were lost under one request; one more, and it may be the request that ends them
+MOST_LOSSES_UNMADE = (
+    2  # where no token of it was made: each engine that takes it may be held up by it, and ended for that
+)
 CONNECT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _RETRY_SECONDS = 10  # for a client that met no engine
@@ -59,6 +62,8 @@ class Attempts:
         self.headers = headers
         self.attempt = 0
         self.losses = 0
+        self.made = False  # a token of it is known to have been made
+        self._lost_unmade: set[int] = set()  # engines that were lost before
         self.lost_at: float | None = None
         self.loop = asyncio.get_running_loop()
         self._deadline = self.loop.time() + exchange.deadline_seconds
@@ -133,12 +138,12 @@ class Attempts:
         if had_it:
             self.losses += 1
             LOG.info("engine %d lost under a request: %s", engine.number, kind)
+            if not isinstance(error, AbortedError):  # which lives, and says so
+                self._lost_unmade.add(engine.number)
+        if not self.made and len(self._lost_unmade) >= MOST_LOSSES_UNMADE:
+            raise _lost_too_often(f"{len(self._lost_unmade)} engines were lost under it, and no token of it is known.")
         if self.losses > MOST_LOSSES:
-            raise Refused(
-                Reason.LOST_TOO_OFTEN,
-                f"Its engine was lost {self.losses} times.",
-                "Send it again later; if that repeats, this request may be what ends the engines.",
-            )
+            raise _lost_too_often(f"Its engine was lost {self.losses} times.")
 
     async def pause(self) -> None:
         """Before the next attempt; a change of the Route ends it."""
@@ -177,6 +182,14 @@ class Attempts:
             "Send it again later.",
             retry_after=_RETRY_SECONDS,
         )
+
+
+def _lost_too_often(found: str) -> Refused:
+    return Refused(
+        Reason.LOST_TOO_OFTEN,
+        f"{found} This request may be what ends the engines.",
+        "Send it again later, once; if that repeats, do not.",
+    )
 
 
 async def read_whole(upstream: aiohttp.ClientResponse, most_bytes: int) -> bytes:

@@ -175,6 +175,7 @@ class Stream(Attempts):
         if self.journal.finished:
             await self._send(wire.DONE + b"\n\n")
             return
+        self.made = bool(self.journal.forwarded) or self.journal.resumption() is not None
         self.lost(engine, error)
         if self.journal.why_not and self.journal.forwarded:
             raise Refused(

@@ -110,6 +110,58 @@ def test_a_request_that_ends_engine_after_engine_ends_itself():
     run(test())
 
 
+@pytest.mark.parametrize("streams", [True, False])
+@KINDS
+def test_what_lost_two_engines_before_a_token_is_tried_at_no_third(ask, streams):
+    """A text that an engine tokenises for so long that it is ended would end every engine in turn."""
+
+    async def test() -> None:
+        fault = {"stalls_after": 0, "pace_seconds": 0.0 if streams else 60.0}
+        async with (
+            FakeEngine(1, **fault).serving() as a,
+            FakeEngine(2, **fault).serving() as b,
+            FakeEngine(3).serving() as c,
+            fronting() as front,
+        ):
+            front.route(a)
+            body = ask(stream=streams)
+            asked = asyncio.create_task(front.post("/v1/chat/completions" if "messages" in body else "/generate", body))
+            await until(lambda: a.open == 1)
+            front.route(b, lost=True)
+            await until(lambda: b.open == 1)
+            front.route(c, lost=True)
+            status, said, _ = await asked
+            assert (status, error_of(said)["type"]) == (502, "gateway.lost-too-often")
+            assert "may be what ends the engines" in error_of(said)["message"]
+            assert c.requests == []
+            check_whole(await front.ask(ask()))
+
+    run(test())
+
+
+@KINDS
+def test_a_stream_that_has_tokens_may_lose_two_more_engines_that_make_none(ask):
+    async def test() -> None:
+        async with (
+            FakeEngine(1, stalls_after=3).serving() as a,
+            FakeEngine(2, stalls_after=0).serving() as b,
+            FakeEngine(3, stalls_after=0).serving() as c,
+            FakeEngine(4).serving() as d,
+            fronting() as front,
+        ):
+            front.route(a)
+            asked = asyncio.create_task(front.ask(ask()))
+            await until(lambda: any(stream.journal.forwarded for stream in front.proxy.streams))
+            for engine in (b, c):
+                front.route(engine, lost=True)
+                await until(lambda engine=engine: engine.open == 1)
+            front.route(d, lost=True)
+            check_whole(await asked)
+            assert front.counters.resumed == 1
+
+    run(test())
+
+
 @KINDS
 def test_an_engine_that_the_route_calls_lost_is_not_waited_for(ask):
     """It holds its connections open and says nothing more."""
