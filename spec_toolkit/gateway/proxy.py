@@ -82,7 +82,10 @@ class Proxy:
             return await self._answer(http)
         except Refused as refused:
             self._exchange.counters.reasons[refused.reason.value] += 1
-            return _refusal(refused)
+            response = _refusal(refused)
+            if http.content.exception() is not None:  # the connection ends with it
+                response.force_close()
+            return response
         except ClientGoneError:
             raise asyncio.CancelledError from None
         except Exception as error:  # noqa: BLE001 - aiohttp would log its message, which may hold a prompt
@@ -221,6 +224,12 @@ async def _read(http: web.BaseRequest, most_bytes: int, why: str) -> bytes:
                     found = f"The request's body is larger than {most_bytes:,} bytes: {why}."
                     raise Refused(Reason.TOO_LARGE, found, "Send less.")
             return b"".join(pieces)
+    except web.RequestPayloadError as error:
+        raise Refused(
+            Reason.BAD_REQUEST,
+            "The request's body cannot be read: it is not what its Content-Encoding or Transfer-Encoding says.",
+            "Send it as it is, or mend the encoding.",
+        ) from error
     except TimeoutError as error:
         raise Refused(
             Reason.TOO_SLOW, f"The request did not arrive within {BODY_SECONDS:g} s.", "Send it again."

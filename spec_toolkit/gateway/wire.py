@@ -56,6 +56,8 @@ def read_request(kind: Kind, content: bytes) -> Request:
         raise Refused(Reason.BAD_REQUEST, "The request's body is no JSON object.", "Send one.")
     if not isinstance(said.get("stream"), bool | None):  # an engine takes 1 and "yes" for true as well
         raise Refused(Reason.BAD_REQUEST, "`stream` is neither true nor false.", "Send one of them, or leave it out.")
+    if said.get("stream", ...) is None:  # as many clients write what is left out; /generate would refuse it
+        del said["stream"]
     stream = said.get("stream") is True
     cannot = _why_not(kind, said) if stream else "is answered whole"
     if isinstance(said.get("rid"), list):  # the engine names each prompt of several itself

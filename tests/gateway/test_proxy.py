@@ -1,6 +1,7 @@
 """Who is let in, what is made again, which paths there are."""
 
 import asyncio
+import gzip
 import io
 import json
 
@@ -223,6 +224,38 @@ def test_a_body_beyond_the_bound_is_refused_and_one_that_does_not_come_is_given_
             assert b"gateway.too-slow" in said
             writer.close()
             await until(lambda: front.admission.in_flight == 0)
+
+    run(test())
+
+
+@pytest.mark.parametrize("path", ["/generate", "/v1/chat/completions", "/tokenize"])
+@pytest.mark.parametrize("body", [b"nothing of the kind", b"\x1f\x8b\x08" + b"\xff" * 20], ids=["none", "broken"])
+def test_a_body_that_is_not_what_its_encoding_says_is_the_clients_fault(path, body):
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            headers = {"Content-Encoding": "gzip"}
+            async with front.session.post(front.address + path, data=body, headers=headers) as answer:
+                assert (answer.status, error_of(await answer.read())["type"]) == (400, "gateway.bad-request")
+            assert engine.requests == []
+            assert not front.counters.reasons["gateway.defect"]
+            good = gzip.compress(json.dumps(chat()).encode())
+            url = front.address + "/v1/chat/completions"
+            async with front.session.post(url, data=good, headers=headers) as answer:
+                check_whole(fold(await answer.read()))
+
+    run(test())
+
+
+@KINDS
+def test_a_stream_of_null_is_one_that_is_left_out(ask):
+    async def test() -> None:
+        async with FakeEngine(1).serving() as engine, fronting() as front:
+            front.route(engine)
+            body = ask(stream=None)
+            status, said, _ = await front.post(path_of(body), body)
+            assert (status, text_in(said)) == (200, text_of(answer_ids("hello", TOKENS)))
+            assert "stream" not in engine.requests[0]
 
     run(test())
 
