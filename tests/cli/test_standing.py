@@ -138,8 +138,11 @@ def test_watching_ends_when_nobody_reads_any_more_though_nothing_changes(deploym
     with toolkit("status", "d", "--watch") as process:
         blocks_of(process, 1)
         process.stdout.close()
-        assert process.wait(DEADLINE_SECONDS) == 0
-        assert process.stderr.read() == ""
+        try:
+            assert process.wait(10) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()  # one that goes on would hold this test as well
 
 
 def test_on_a_terminal_it_is_drawn_anew(deployment):
