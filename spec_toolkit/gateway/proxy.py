@@ -13,6 +13,7 @@ from spec_toolkit.gateway import wire
 from spec_toolkit.gateway.admission import Admission
 from spec_toolkit.gateway.attempts import Exchange, log_defect
 from spec_toolkit.gateway.counters import Snapshot, prometheus
+from spec_toolkit.gateway.http_log import http_log
 from spec_toolkit.gateway.refusal import Reason, Refused
 from spec_toolkit.gateway.stream import ClientGoneError, Stream
 from spec_toolkit.gateway.whole import Whole, ask
@@ -75,7 +76,9 @@ class Proxy:
 
     def server(self) -> web.Server:
         """For a TCP site. A client that goes away cancels its request, and so the engine's."""
-        return web.Server(self.handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0)
+        return web.Server(
+            self.handle, handler_cancellation=True, access_log=None, logger=http_log(), keepalive_timeout=75.0
+        )
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         try:

@@ -28,6 +28,8 @@ from tests.gateway.fake_engine import FakeEngine
 from tests.gateway.front import TOKENS, chat, check_whole, run, until
 
 PROMPT = "a word nobody may find again"
+CHUNKED = b"POST /generate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+GZIPPED = b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nContent-Encoding: gzip\r\n\r\n"
 
 
 @dataclass
@@ -87,6 +89,15 @@ async def process(path: Path, *, drain: float = 5.0, cap: int = 8) -> AsyncItera
         await child.wait()
 
 
+async def until_answering(gateway: Process, session: aiohttp.ClientSession) -> None:
+    while True:
+        try:
+            async with session.get(gateway.address + "/health"):
+                return
+        except aiohttp.ClientConnectorError:
+            await asyncio.sleep(0.02)
+
+
 async def streamed(session: aiohttp.ClientSession, address: str, prompt: str = PROMPT) -> bytes:
     async with session.post(address + "/v1/chat/completions", json=chat(prompt)) as answer:
         assert answer.status == 200
@@ -122,6 +133,42 @@ def test_a_stream_goes_on_through_the_process_and_nothing_of_it_is_kept(tmp_path
         kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
         for word in (*PROMPT.split()[-2:], "w3 ", "resume_ids"):
             assert word.encode() not in kept
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        pytest.param(lambda word: b"POST /generate HTTP/1.1\r\n" + word + b"\r\n\r\n", id="header"),
+        pytest.param(lambda word: b"GET / HTTP/1.1\r\nX: " + word * 1000 + b"\r\n\r\n", id="long-header"),
+        pytest.param(lambda word: b"GET /" + word * 1000 + b" HTTP/1.1\r\n\r\n", id="long-line"),
+        pytest.param(lambda word: b"GET / HTTP/" + word + b"\r\n\r\n", id="line"),
+        pytest.param(lambda word: CHUNKED + word + b"\r\n", id="chunk"),
+        pytest.param(lambda word: CHUNKED + b"2\r\n{}" + word + b"\r\n", id="chunks-end"),
+        pytest.param(lambda word: GZIPPED + word + b"0" * (100 - len(word)), id="gzip"),
+        pytest.param(lambda word: GZIPPED.replace(b"gzip", b"deflate") + word + b"0" * (100 - len(word)), id="deflate"),
+    ],
+)
+def test_what_cannot_be_read_of_a_client_is_a_line_without_a_word_of_it(tmp_path, request_of):
+    async def test() -> None:
+        async with process(tmp_path) as gateway, aiohttp.ClientSession() as session:
+            host, port = gateway.address.removeprefix("http://").split(":")
+            async with asyncio.timeout(20):
+                await until_answering(gateway, session)
+            before = gateway.log.read_bytes()
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(request_of(b"somebodys-secret-words"))
+            said = await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
+            assert b" 400 " in said
+            await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+            gateway.child.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(gateway.child.wait(), 20) == 0
+            log = gateway.log.read_bytes().removeprefix(before)
+            assert b"secret" not in log
+            assert b"Traceback" not in log
+            assert log.count(b"\n") <= 2, log
 
     run(test())
 
