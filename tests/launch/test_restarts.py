@@ -30,6 +30,8 @@ from tests.launch.supervised import (
     until,
 )
 
+pytestmark = pytest.mark.slow  # real processes, each with its own imports
+
 
 def ask(folder: Folder, *, speculate: bool, why: str = "the test asks", hung: bool = False) -> dict[str, object]:
     return asyncio.run(control.ask(folder, "restart", speculate=speculate, why=why, hung=hung))

@@ -18,6 +18,8 @@ from spec_toolkit.launch.services import Services
 from spec_toolkit.terms import Comeback
 from tests.launch.supervised import KEY, notes, processes, routes, service, texts
 
+pytestmark = pytest.mark.slow  # real processes, each with its own imports
+
 SECONDS = 30.0
 
 
