@@ -27,6 +27,8 @@ from tests.gateway.client_side import fold
 from tests.gateway.fake_engine import FakeEngine
 from tests.gateway.front import TOKENS, chat, check_whole, run, until
 
+pytestmark = pytest.mark.slow  # real processes, each with its own imports
+
 PROMPT = "a word nobody may find again"
 CHUNKED = b"POST /generate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 GZIPPED = b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nContent-Encoding: gzip\r\n\r\n"

@@ -15,6 +15,8 @@ from spec_toolkit.launch.ending import follow, look, stop
 from spec_toolkit.launch.events import ENDS, Event, Kind
 from tests.launch.supervised import DEADLINE_SECONDS, KEY, attempt, processes, texts
 
+pytestmark = pytest.mark.slow  # real processes, each with its own imports
+
 
 def test_a_good_start_is_checked_before_it_is_called_ready(folder, run) -> None:
     running = run(attempt(folder))

@@ -18,6 +18,8 @@ from spec_toolkit.sidecar.service import Service
 from spec_toolkit.terms import Mode
 from tests.sidecar.deployed import Deployed, quick_limits
 
+pytestmark = pytest.mark.slow  # real processes, each with its own imports
+
 NO_DRAFT = Route(generation=1, address="http://127.0.0.1:9", engine=1, speculates=False, steps=0)  # decided on unseen
 
 
