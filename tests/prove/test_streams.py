@@ -14,9 +14,11 @@ CHAT = Ask(Endpoint.CHAT, "a message", 3)
 WORDS = ("one ", "two ", "three")
 
 
-def so_far(tokens: int, *, finish: str | None = None, ids: list[int] | None = None) -> str:
+def so_far(
+    tokens: int, *, finish: str | None = None, ids: list[int] | None = None, words: tuple[str, ...] = WORDS
+) -> str:
     meta: dict[str, Any] = {"completion_tokens": tokens, "finish_reason": {"type": finish} if finish else None}
-    event = {"text": "".join(WORDS[:tokens]), "output_ids": ids or [5, 6, 7][:tokens], "meta_info": meta}
+    event = {"text": "".join(words[:tokens]), "output_ids": ids or [5, 6, 7][:tokens], "meta_info": meta}
     return f"data: {json.dumps(event)}\n\n"
 
 
@@ -72,6 +74,12 @@ def test_a_whole_stream_is_found_whole(request_: Ask, good: tuple[str, ...]) -> 
         pytest.param(GENERATE, (so_far(2), so_far(1), so_far(3, finish="stop"), DONE), "taken back", id="taken-back"),
         pytest.param(
             GENERATE, (so_far(2, ids=[5, 6]), so_far(3, ids=[5, 5, 6]), DONE), "taken back", id="another-token"
+        ),
+        pytest.param(
+            GENERATE,
+            (so_far(1), so_far(3, finish="length", words=("uno ", "two ", "three")), DONE),
+            "taken back",
+            id="another-text",
         ),
         pytest.param(GENERATE, (so_far(1), so_far(2, finish="stop"), DONE), "2 tokens counted, 3", id="one-lost"),
         pytest.param(

@@ -56,25 +56,22 @@ async def drafter_raises(stage: Stage, asks: Asks) -> None:
 
 async def scheduler_killed(stage: Stage, asks: Asks) -> None:
     """The engine's heart is killed under sixteen streams: they go on in another engine, which does not draft."""
-    async with stage.load(asks.long, at_once=16) as enough:
-        await stage.all_streaming(16)
-        victim = stage.scheduler()
-        stage.strike("kill -9 of the scheduler under 16 streams, chat and /generate")
-        stage.signal(victim, signal.SIGKILL)
-        await stage.until_mode("autoregressive", _START_SECONDS)
-        await stage.until_engine_serves(_START_SECONDS)
-        stage.is_safe()
-        enough.set()
-        await _comes_back(stage, asks.lasting, _START_SECONDS + _CLIMB_SECONDS)
+    what = "kill -9 of the scheduler under 16 streams, chat and /generate"
+    await _engine_is_replaced(stage, asks, signal.SIGKILL, what, streams=16)
 
 
 async def engine_hung(stage: Stage, asks: Asks) -> None:
     """The scheduler stands still and says nothing, as in a collective that never ends."""
-    async with stage.load(asks.long, at_once=8) as enough:
-        await stage.all_streaming(8)
+    what = "the scheduler is stopped (SIGSTOP) under 8 streams"
+    await _engine_is_replaced(stage, asks, signal.SIGSTOP, what, streams=8)
+
+
+async def _engine_is_replaced(stage: Stage, asks: Asks, number: signal.Signals, what: str, *, streams: int) -> None:
+    async with stage.load(asks.long, at_once=streams) as enough:
+        await stage.all_streaming(streams)
         victim = stage.scheduler()
-        stage.strike("the scheduler is stopped (SIGSTOP) under 8 streams")
-        stage.signal(victim, signal.SIGSTOP)
+        stage.strike(what)
+        stage.signal(victim, number)
         await stage.until_mode("autoregressive", _START_SECONDS)
         await stage.until_engine_serves(_START_SECONDS)
         stage.is_safe()
