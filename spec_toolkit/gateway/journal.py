@@ -17,11 +17,11 @@ import orjson
 
 from spec_toolkit.engine.resume import committed_ids, says_less, with_earlier_logprobs
 from spec_toolkit.gateway import wire
+from spec_toolkit.gateway.events import MOST_EVENT_BYTES, Events
 from spec_toolkit.resumption import RECORD_PREFIX, Resumption
 
 MOST_TOKENS = 1 << 18
 MOST_KEPT_BYTES = 8 << 20  # of one /generate event
-MOST_EVENT_BYTES = 64 << 20  # of one event of any stream
 MOST_UNCOMMITTED = 64  # events without a record: more than a step ever makes, so this engine writes none
 _PREFIX_BYTES = len(RECORD_PREFIX)
 
@@ -48,40 +48,6 @@ class Journal(Protocol):
     def take(self, piece: bytes) -> bytes: ...
     def cut(self) -> None: ...
     def resumption(self) -> Resumption | None: ...
-
-
-class Events:
-    """Whole events, without the blank line that ends them, out of pieces of any size."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, piece: bytes) -> list[bytes]:
-        if self._parts:
-            meets = self._parts[-1].endswith(b"\n") and piece.startswith(b"\n")
-            if not meets and b"\n\n" not in piece:
-                self._keep(piece)
-                return []
-            piece = b"".join((*self._parts, piece))
-            self._parts.clear()
-            self._size = 0
-        *events, rest = piece.split(b"\n\n")
-        if rest:
-            self._keep(rest)
-        return events
-
-    @property
-    def is_too_long(self) -> bool:
-        return self._size > MOST_EVENT_BYTES
-
-    def clear(self) -> None:
-        self._parts.clear()
-        self._size = 0
-
-    def _keep(self, piece: bytes) -> None:
-        self._parts.append(piece)
-        self._size += len(piece)
 
 
 class PassingJournal:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from spec_toolkit.gateway import journal as journals
 from spec_toolkit.gateway import wire
-from spec_toolkit.gateway.journal import AbortedError, ChatJournal, Events, GenerateJournal, MalformedError
+from spec_toolkit.gateway.events import Events
+from spec_toolkit.gateway.journal import AbortedError, ChatJournal, GenerateJournal, MalformedError
 from spec_toolkit.gateway.stream import journal_for
 from spec_toolkit.gateway.wire import Kind
 from tests.gateway.client_side import Held, fold
@@ -210,7 +211,7 @@ def test_a_generate_stream_whose_last_event_cannot_be_read_is_not_made_anew(last
 
 
 def test_an_event_without_an_end_is_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(journals, "MOST_EVENT_BYTES", 1000)
+    monkeypatch.setattr("spec_toolkit.gateway.events.MOST_EVENT_BYTES", 1000)
     journal = ChatJournal()
     for _ in range(40):
         journal.take(b"x" * 100)

@@ -648,7 +648,7 @@ def test_an_event_of_megabytes_passes():
 
 def test_a_stream_that_never_ends_an_event_is_malformed(monkeypatch):
     async def test() -> None:
-        monkeypatch.setattr("spec_toolkit.gateway.journal.MOST_EVENT_BYTES", 10_000)
+        monkeypatch.setattr("spec_toolkit.gateway.events.MOST_EVENT_BYTES", 10_000)
         async with FakeEngine(1).serving() as engine, fronting() as front:
             front.route(engine)
             engine.change = lambda step, piece: b"x" * 20_000 if step else piece
