@@ -22,7 +22,7 @@ from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.events import Kind
 from spec_toolkit.launch.failure import EngineGone
 from spec_toolkit.launch.kept_process import KeptProcess
-from spec_toolkit.launch.ports import free_ports
+from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.launch.record import Launch, Record
 from spec_toolkit.launch.rotating_log import RotatingLog
 from spec_toolkit.launch.spec import LaunchSpec, settled
@@ -86,7 +86,7 @@ class RealEngine:
         cls, number: int, spec: LaunchSpec, folder: Folder, launch: Launch, record: Record, log: RotatingLog
     ) -> Self:
         patch_list = folder.copy_patch_list(number)
-        [port] = free_ports(1)
+        port = free_engine_port()
         # The engine leaves sockets behind wherever it keeps its temporary files; not inside our folder, whose path may be too long.
         temporary = tempfile.TemporaryDirectory(prefix="spec-toolkit-", ignore_cleanup_errors=True)
         spec = settled(spec, port=port, patch_list=str(patch_list), temporary=temporary.name)

@@ -16,7 +16,7 @@ from spec_toolkit.facts.hub import resolve_revision
 from spec_toolkit.launch.deployment import Folder, Status, write_json, write_private
 from spec_toolkit.launch.door import LOOPBACK, Door
 from spec_toolkit.launch.ending import last_line, stop
-from spec_toolkit.launch.ports import free_ports
+from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.launch.prepare import Prepared
 from spec_toolkit.launch.record import GATEWAY, SIDECAR, Front, Launch, Service
 from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
@@ -74,10 +74,7 @@ def attempts(plan: Plan, models: Models, folder: Folder) -> tuple[LaunchSpec, ..
     kinds = [True, True] if speculate else [False]
     if speculate and Mode.AUTOREGRESSIVE in plan.recipe.policy.allow:
         kinds.append(False)
-    return tuple(
-        to_launch(plan, _place(models, folder, port), speculate=kind)
-        for kind, port in zip(kinds, free_ports(len(kinds)), strict=True)
-    )
+    return tuple(to_launch(plan, _place(models, folder, free_engine_port()), speculate=kind) for kind in kinds)
 
 
 def rungs(plan: Plan) -> tuple[int, ...]:

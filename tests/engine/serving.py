@@ -19,8 +19,8 @@ from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
-from spec_toolkit.launch.start import free_ports
 from spec_toolkit.planning.plan import make_plan
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.recipe.load import LoadedRecipe, load_recipe
@@ -64,7 +64,7 @@ def launch_spec(folder: Path, loaded: LoadedRecipe, *, speculate: bool) -> Launc
     config = folder / "engine.yaml"
     config.write_text(f"admin-api-key: {ADMIN_KEY}\n")
     (folder / "steps.json").write_text(json.dumps(steps_config(plan.steps)))
-    [port] = free_ports(1)
+    port = free_engine_port()
     place = Place(
         python="python3",
         rehearsal=str(rehearsal()),

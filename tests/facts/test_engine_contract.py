@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spec_toolkit.engine import ports
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.planning.rules.graphs import climb
 
@@ -102,3 +103,23 @@ def test_every_refused_flag_is_one_of_the_engines_and_refused_by_each_of_its_nam
     for flag in refused:
         for alias in flags.get(flag, []):
             assert any(known.startswith(alias) for known in refused), f"{alias} is another name of {flag}"
+
+
+def test_the_ports_an_engine_counts_off_from_its_http_port() -> None:
+    tree = ast.parse((ENGINE / "server_args.py").read_text("utf-8"))
+    (distance,) = (
+        n.value.value
+        for n in tree.body
+        if isinstance(n, ast.Assign)
+        and ast.unparse(n.targets[0]) == "ZMQ_TCP_PORT_DELTA"
+        and isinstance(n.value, ast.Constant)
+    )
+    (derived,) = (
+        n.value.body.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Assign)
+        and ast.unparse(n.targets[0]) == "NUM_DERIVED_PORTS"
+        and isinstance(n.value, ast.IfExp)
+        and isinstance(n.value.body, ast.Constant)
+    )
+    assert (distance, derived) == (ports.DISTANCE, ports.DERIVED)

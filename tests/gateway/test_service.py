@@ -19,9 +19,9 @@ import pytest
 
 from spec_toolkit.gateway.counters import Snapshot
 from spec_toolkit.launch.deployment import Folder, Status, write_json
+from spec_toolkit.launch.ports import free_ports
 from spec_toolkit.launch.record import Front, Launch
 from spec_toolkit.launch.route import Route, encode_route
-from spec_toolkit.launch.start import free_ports
 from spec_toolkit.terms import Comeback
 from tests.gateway.client_side import fold
 from tests.gateway.fake_engine import FakeEngine

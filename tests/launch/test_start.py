@@ -1,6 +1,5 @@
 """What is settled before a supervisor is started: ports, models, attempts."""
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.door import LOOPBACK
-from spec_toolkit.launch.ports import free_ports
 from spec_toolkit.launch.start import Models, _front, attempts, locate, new_key, rungs
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.load import parse_recipe
@@ -33,14 +31,6 @@ def plan(*, pin: str = "", draft: str = "method: mtp, num_steps: 3", allow: str 
 
 def test_the_gateway_is_told_the_context_of_one_request() -> None:
     assert _front(plan().recipe, LOOPBACK).context_tokens == 4096
-
-
-def test_free_ports_differ_and_are_free() -> None:
-    ports = free_ports(8)
-    assert len(set(ports)) == 8
-    for port in ports:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
 
 
 def test_no_key_can_be_taken_for_a_flag() -> None:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ import pytest
 from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, installed_engine, patches_folder, read_patches, resolve
 from spec_toolkit.handover import LIST_VARIABLE, HandedHook, encode_list
+from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal, shipped
 
 ADMIN_KEY = "an-admin-key-nobody-may-repeat-31"
@@ -115,7 +115,7 @@ def start(nursery: Any, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
         config.touch(mode=0o600)
         config.write_text(f"admin-api-key: {ADMIN_KEY}\n")
         (folder / "patches.json").write_bytes(encode_list(handed))
-        port = _free_port()
+        port = free_engine_port()
         model = rehearsal() / "models" / "deepseek_v3_tiny"
         argv = ["--config", str(config), *ARGUMENTS, "--model-path", str(model), "--port", str(port), *more]
         environment = {LIST_VARIABLE: str(folder / "patches.json")}
@@ -126,12 +126,6 @@ def start(nursery: Any, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     yield start_one
     for engine in started:
         engine.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _beside(room: str, name: str) -> ModuleType:

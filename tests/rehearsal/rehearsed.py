@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,12 +13,6 @@ from spec_toolkit.shipped import rehearsal, shipped
 
 MODEL = rehearsal() / "models" / "deepseek_v3_tiny"
 START_SECONDS = 480.0  # the stock launcher on a machine with much other work
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def arguments(port: int, *more: str, num_steps: int = 3, topk: int = 1, num_draft_tokens: int = 4) -> list[str]:

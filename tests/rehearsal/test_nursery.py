@@ -11,9 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal
 from tests.rehearsal.nursery_client import NURSERY, Nursery, NurseryError
-from tests.rehearsal.rehearsed import arguments, free_port, greedy, held_out, patched, wait_ready
+from tests.rehearsal.rehearsed import arguments, greedy, held_out, patched, wait_ready
 
 
 def load(name: str) -> object:
@@ -95,7 +96,7 @@ def nursery():
 def engine(nursery: Nursery, folder: Path, *more: str, **shape: int) -> tuple[int, int, float]:
     """Spawn one and wait; (pid, port, seconds until it answered)."""
     folder.mkdir(parents=True, exist_ok=True)
-    port, log = free_port(), folder / "engine.log"
+    port, log = free_engine_port(), folder / "engine.log"
     pid = nursery.spawn(arguments(port, *more, **shape), patched(folder), log)
     return pid, port, wait_ready(port, lambda: nursery.exit_code(pid), log)
 

@@ -13,8 +13,9 @@ from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
 from tiny_models.replay import replay
 from tiny_models.tokenizer import EOS_ID
 
+from spec_toolkit.launch.ports import free_engine_port
 from tests.rehearsal.nursery_client import Nursery
-from tests.rehearsal.rehearsed import arguments, free_port, patched, wait_ready
+from tests.rehearsal.rehearsed import arguments, patched, wait_ready
 
 pytestmark = pytest.mark.engine
 
@@ -41,7 +42,7 @@ def tiny_engine(nursery: Nursery, tmp_path: Path) -> Iterator[Engine]:
     started: list[int] = []
 
     def start(num_steps: int) -> str:
-        port = free_port()
+        port = free_engine_port()
         argv = arguments(port, "--max-total-tokens", "16384", num_steps=num_steps, num_draft_tokens=num_steps + 1)
         started.append(nursery.spawn(argv, environment, log))
         wait_ready(port, lambda: nursery.exit_code(started[-1]), log)

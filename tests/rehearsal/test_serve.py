@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 from spec_toolkit.handover import report_folder
+from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal
 from tests.rehearsal.nursery_client import engine_environment
-from tests.rehearsal.rehearsed import arguments, ask, free_port, greedy, patched, wait_ready
+from tests.rehearsal.rehearsed import arguments, ask, greedy, patched, wait_ready
 
 pytestmark = pytest.mark.engine
 
@@ -42,7 +43,7 @@ class Server:
 
 @contextmanager
 def served(launcher: list[str], folder: Path, *more: str, **environ: str) -> Iterator[Server]:
-    port, log = free_port(), folder / "engine.log"
+    port, log = free_engine_port(), folder / "engine.log"
     environment = {**os.environ, **engine_environment(), **patched(folder), **environ}
     with log.open("wb") as output:
         process = subprocess.Popen(
