@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from msgspec.structs import asdict
+
+from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.terms import Method
 
 LAUNCH_MODULE = "sglang.launch_server"
@@ -47,6 +50,10 @@ class Flag(StrEnum):
     TP = "--tp-size"
     WATCHDOG_SECONDS = "--watchdog-timeout"
 
+    @property
+    def is_speculative(self) -> bool:
+        return self.value.startswith("--speculative-")
+
 
 # The key of the file that CONFIG names: the one way a secret reaches the engine outside its arguments and environment.
 ADMIN_KEY = "admin-api-key"
@@ -62,6 +69,15 @@ ALGORITHM_OF: Mapping[Method, str] = {
 }
 
 Value = str | int | float | bool | Sequence[int] | None
+
+
+def as_options(asked: Arguments) -> dict[Flag, Value]:
+    """By flag, what is said. ValueError for an argument that no launch of ours sets."""
+    return {
+        Flag("--" + name.replace("_", "-")): value
+        for name, value in asdict(asked).items()
+        if value is not None and name != "others"
+    }
 
 
 def to_argv(options: Mapping[Flag, Value]) -> tuple[str, ...]:

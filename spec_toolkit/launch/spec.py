@@ -11,12 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spec_toolkit.engine import names
-from spec_toolkit.engine.flags import ALGORITHM_OF, LAUNCH_MODULE, Flag, Value, to_argv
+from spec_toolkit.engine.flags import LAUNCH_MODULE, Flag, Value, as_options, to_argv
 from spec_toolkit.engine.patch_reports import expected_processes
 from spec_toolkit.handover import LIST_VARIABLE, RANKS_AFTER_FAULT_VARIABLE
+from spec_toolkit.planning.asked import autoregressive
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Layout, Recipe
-from spec_toolkit.terms import Acceptance, Method
 
 
 class LaunchSpec(Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
     serve = (str(Path(place.rehearsal) / "serve.py"),) if recipe.is_rehearsal else ("-m", LAUNCH_MODULE)
     # Joined: a value of its own that begins with dashes would be a flag to the engine, and so pass every rule about flags.
     extra = [arg.flag if arg.value is None else f"{arg.flag}={arg.value}" for arg in recipe.engine.extra_args]
-    options = _place_options(recipe, place) | _engine_options(plan) | (_draft_options(plan, place) if speculate else {})
+    options = _options(plan, place, speculate=speculate)
     return LaunchSpec(
         command=(place.python, *serve, *to_argv(options), *extra),
         set_environment=_environment(recipe, place),
@@ -84,66 +84,42 @@ def steps_config(steps: tuple[int, ...]) -> dict[str, dict[str, list[int]]]:
     return {"1": {"candidate_steps": list(steps)}}
 
 
-def _place_options(recipe: Recipe, place: Place) -> dict[Flag, Value]:
-    return {
-        Flag.MODEL: place.target,
-        Flag.REVISION: place.target_commit,
-        Flag.SERVED_NAME: recipe.target.model.removeprefix("rehearsal:"),
-        Flag.HOST: "127.0.0.1",
-        Flag.PORT: place.port,
-        Flag.CONFIG: place.engine_config,
-        Flag.METRICS: True,
-    }
-
-
-def _engine_options(plan: Plan) -> dict[Flag, Value]:
+def _options(plan: Plan, place: Place, *, speculate: bool) -> dict[Flag, Value]:
+    """What the plan asks, and what this machine adds; speculation last, so that both engines' commands begin alike."""
     recipe = plan.recipe
-    layout, limits = recipe.hardware.layout, recipe.limits
-    options: dict[Flag, Value] = {
-        Flag.TP: layout.tp,
-        Flag.DP: layout.dp if layout.dp > 1 else None,
-        Flag.EP: layout.ep if layout.ep > 1 else None,
-        Flag.DP_ATTENTION: layout.dp_attention,
-        Flag.DTYPE: recipe.engine.dtype,
-        Flag.ATTENTION_BACKEND: recipe.engine.attention_backend,
-        Flag.DISABLE_OVERLAP: not recipe.engine.overlap,
-        Flag.CONTEXT_TOKENS: limits.context_tokens,
-        Flag.MAX_RUNNING_REQUESTS: limits.max_running_requests,
-        Flag.KV_POOL_TOKENS: limits.kv_pool_tokens,
-        Flag.MEMORY_FRACTION: limits.memory_fraction,
-        Flag.WATCHDOG_SECONDS: recipe.policy.watchdog_seconds,
-    }
-    if recipe.is_rehearsal:
-        # No device to capture on; an idle scheduler would poll a whole core of the few there are; and the engine's own warm-up
-        # request would only repeat our smoke test.
-        return options | {
-            # An attention-DP rank sleeps until a message of its own, up to a second, and the one that has a message waits for it.
-            Flag.SLEEP_ON_IDLE: not layout.dp_attention,
-            Flag.DEVICE: "cpu",
-            Flag.DECODE_GRAPH_BACKEND: "disabled",
-            Flag.PREFILL_GRAPH_BACKEND: "disabled",
-            Flag.SKIP_WARMUP: True,
-        }
-    return options | {Flag.DECODE_GRAPH_SIZES: plan.decode_graph_batch_sizes or None}
+    asked = plan.asked if speculate else autoregressive(plan.asked)
+    asked = replace(
+        asked,
+        model_path=place.target,
+        revision=place.target_commit,
+        served_model_name=recipe.target.model.removeprefix("rehearsal:"),
+        host="127.0.0.1",
+        port=place.port,
+    )
+    if asked.speculates:
+        asked = replace(
+            asked,
+            speculative_draft_model_path=place.draft,
+            speculative_draft_model_revision=place.draft_commit,
+            speculative_adaptive_config=place.steps_config if asked.speculative_adaptive else None,
+        )
+    given = as_options(asked)
+    plain: dict[Flag, Value] = {flag: value for flag, value in given.items() if not flag.is_speculative}
+    return plain | {Flag.CONFIG: place.engine_config} | _rehearsed(recipe) | given
 
 
-def _draft_options(plan: Plan, place: Place) -> dict[Flag, Value]:
-    draft = plan.recipe.draft
-    if draft.method is Method.NONE:
+def _rehearsed(recipe: Recipe) -> dict[Flag, Value]:
+    if not recipe.is_rehearsal:
         return {}
+    # No device to capture on; an idle scheduler would poll a whole core of the few there are; and the engine's own warm-up
+    # request would only repeat our smoke test.
     return {
-        Flag.ALGORITHM: ALGORITHM_OF[draft.method],
-        Flag.DRAFT_MODEL: place.draft,
-        Flag.DRAFT_REVISION: place.draft_commit,
-        Flag.NUM_STEPS: plan.shape.num_steps if plan.shape else None,
-        Flag.TOPK: plan.shape.topk if plan.shape else None,
-        Flag.NUM_DRAFT_TOKENS: plan.shape.num_draft_tokens if plan.shape else None,
-        Flag.ADAPTIVE: bool(plan.steps),
-        Flag.ADAPTIVE_CONFIG: place.steps_config if plan.steps else None,
-        Flag.BLOCK_TOKENS: draft.block_tokens,
-        Flag.REJECTION_SAMPLING: draft.acceptance is Acceptance.REJECTION,
-        Flag.ACCEPT_THRESHOLD_SINGLE: draft.accept_threshold_single,
-        Flag.ACCEPT_THRESHOLD_ACCUMULATED: draft.accept_threshold_accumulated,
+        # An attention-DP rank sleeps until a message of its own, up to a second, and the one that has a message waits for it.
+        Flag.SLEEP_ON_IDLE: not recipe.hardware.layout.dp_attention,
+        Flag.DEVICE: "cpu",
+        Flag.DECODE_GRAPH_BACKEND: "disabled",
+        Flag.PREFILL_GRAPH_BACKEND: "disabled",
+        Flag.SKIP_WARMUP: True,
     }
 
 

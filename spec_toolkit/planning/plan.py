@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.facts.records import Checkpoint, Tables
+from spec_toolkit.planning.asked import asked_of
 from spec_toolkit.planning.limits import Limits
 from spec_toolkit.planning.rules import features, graphs, machine, pins, policy, shape
 from spec_toolkit.planning.rules.shape import Shape
@@ -38,6 +40,7 @@ class Plan:
     shape: Shape | None  # None where a finding refuses the draft
     decode_graph_batch_sizes: tuple[int, ...]  # ascending; empty on a CPU
     steps: tuple[int, ...]  # step counts the engine can be set to while it serves, ascending from 0; empty: it cannot
+    asked: Arguments  # of the engine, but for what a machine adds
     limits: Limits | None  # what the policy reads; None where the draft has no shape
     evidence: Evidence
     findings: tuple[Finding, ...]  # worst first
@@ -66,6 +69,7 @@ def make_plan(
     worst_first = list(Verdict)
     drawn = shape.derive_shape(recipe.draft)
     steps = derive_steps(recipe, drawn)
+    batch_sizes = graphs.derive_graph_list(recipe, tables.engine)
     findings = sorted(
         _apply(recipe, tables, checkpoint, content),
         key=lambda f: (worst_first.index(f.verdict), loaded.line_of(f.where)),
@@ -76,8 +80,9 @@ def make_plan(
         sha256=loaded.sha256,
         recipe=recipe,
         shape=drawn,
-        decode_graph_batch_sizes=graphs.derive_graph_list(recipe, tables.engine),
+        decode_graph_batch_sizes=batch_sizes,
         steps=steps,
+        asked=asked_of(recipe, shape=drawn, graph_batch_sizes=batch_sizes, steps=steps),
         limits=derive_limits(recipe, steps, sha256=loaded.sha256) if drawn else None,
         evidence=Evidence.REHEARSAL if recipe.is_rehearsal else Evidence.UNPROVEN,
         findings=tuple(findings),

@@ -8,15 +8,15 @@ python3 -m sglang.launch_server \
   --model-path /models/target \
   --revision 0000000000000000000000000000000000000000 \
   --served-model-name deepseek-ai/DeepSeek-V3-0324 \
-  --host 127.0.0.1 \
-  --port 30000 \
-  --config /state/engine.yaml \
-  --enable-metrics \
   --tp-size 8 \
   --context-length 32768 \
   --max-running-requests 64 \
-  --watchdog-timeout 60.0 \
   --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 40 44 48 52 56 60 64 \
+  --host 127.0.0.1 \
+  --port 30000 \
+  --enable-metrics \
+  --watchdog-timeout 60.0 \
+  --config /state/engine.yaml \
   --speculative-algorithm EAGLE \
   --speculative-num-steps 3 \
   --speculative-eagle-topk 1 \
@@ -35,12 +35,12 @@ python3 -m sglang.launch_server \
   --model-path /models/target \
   --revision 0000000000000000000000000000000000000000 \
   --served-model-name deepseek-ai/DeepSeek-V3-0324 \
-  --host 127.0.0.1 \
-  --port 30000 \
-  --config /state/engine.yaml \
-  --enable-metrics \
   --tp-size 8 \
   --context-length 32768 \
   --max-running-requests 64 \
+  --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 40 44 48 52 56 60 64 \
+  --host 127.0.0.1 \
+  --port 30000 \
+  --enable-metrics \
   --watchdog-timeout 60.0 \
-  --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 40 44 48 52 56 60 64
+  --config /state/engine.yaml

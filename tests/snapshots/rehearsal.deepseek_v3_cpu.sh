@@ -12,17 +12,17 @@ python3 /toolkit/rehearsal/serve.py \
   --model-path /models/target \
   --revision 0000000000000000000000000000000000000000 \
   --served-model-name deepseek_v3_tiny \
-  --host 127.0.0.1 \
-  --port 30000 \
-  --config /state/engine.yaml \
-  --enable-metrics \
-  --tp-size 1 \
   --dtype float32 \
-  --attention-backend intel_amx \
+  --tp-size 1 \
   --context-length 4096 \
   --max-running-requests 16 \
   --max-total-tokens 16384 \
+  --attention-backend intel_amx \
+  --host 127.0.0.1 \
+  --port 30000 \
+  --enable-metrics \
   --watchdog-timeout 20.0 \
+  --config /state/engine.yaml \
   --sleep-on-idle \
   --device cpu \
   --cuda-graph-backend-decode disabled \
@@ -50,17 +50,17 @@ python3 /toolkit/rehearsal/serve.py \
   --model-path /models/target \
   --revision 0000000000000000000000000000000000000000 \
   --served-model-name deepseek_v3_tiny \
-  --host 127.0.0.1 \
-  --port 30000 \
-  --config /state/engine.yaml \
-  --enable-metrics \
-  --tp-size 1 \
   --dtype float32 \
-  --attention-backend intel_amx \
+  --tp-size 1 \
   --context-length 4096 \
   --max-running-requests 16 \
   --max-total-tokens 16384 \
+  --attention-backend intel_amx \
+  --host 127.0.0.1 \
+  --port 30000 \
+  --enable-metrics \
   --watchdog-timeout 20.0 \
+  --config /state/engine.yaml \
   --sleep-on-idle \
   --device cpu \
   --cuda-graph-backend-decode disabled \
