@@ -136,4 +136,12 @@ class Comeback(Enum):
     BY_HAND = "by_hand"  # when a person asks
 
 
+class Basis(Enum):
+    """Who says that a recipe's cell works; none of them says that it pays."""
+
+    VENDOR_DOCS = "vendor_docs"  # of the engine or of the model
+    THIRD_PARTY = "third_party"  # somebody else's published runs
+    UNPROVEN = "unproven"  # nobody: it follows from what is documented for its neighbours
+
+
 LOSSY = "lossy"  # the label RELAXED puts on every plan, metric and report

@@ -36,6 +36,7 @@ class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dist_timeout: int | None = None  # seconds
     moe_a2a_backend: str | None = None
     moe_runner_backend: str | None = None
+    flashinfer_mxfp4_moe_precision: str | None = None  # bf16, fp8
     deepep_mode: str | None = None
     enable_two_batch_overlap: bool | None = None
     enable_pdmux: bool | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from spec_toolkit.terms import Acceptance, Comeback, Method, Mode, RanksAfterFault
+from spec_toolkit.terms import Acceptance, Basis, Comeback, Method, Mode, RanksAfterFault
 
 # Descriptions are the loader's words for people and the editor's hover text. Upper bounds only catch slips of the keyboard or the
 # unit (bytes typed for GiB) and keep what is derived from a number small; what a machine can hold is planning's to say.
@@ -90,6 +90,8 @@ class Draft(Record, frozen=True, kw_only=True):
     acceptance: Acceptance = Acceptance.TARGET_ONLY
     accept_threshold_single: Threshold | None = None  # relaxed only; below 1 is lossy
     accept_threshold_accumulated: Threshold | None = None  # relaxed only; below 1 is lossy
+    moe_runner_backend: Word | None = None  # of the draft's experts; open: the engine takes the target's
+    moe_a2a_backend: Word | None = None  # as above
 
 
 class Layout(Record, frozen=True, kw_only=True):
@@ -99,6 +101,8 @@ class Layout(Record, frozen=True, kw_only=True):
     dp: Count = 1
     ep: Count = 1
     dp_attention: bool = False
+    dp_lm_head: bool = False  # each attention rank computes its own logits
+    moe_a2a_backend: Word | None = None  # how tokens reach the experts of other ranks: deepep, ...; open: all-reduce
 
 
 class Hardware(Record, frozen=True, kw_only=True):
@@ -125,6 +129,10 @@ class Engine(Record, frozen=True, kw_only=True):
     overlap: bool = True  # overlap scheduling: what production runs
     dtype: Word | None = None  # open: the checkpoint says
     attention_backend: Word | None = None  # open: the engine chooses
+    moe_runner_backend: Word | None = None  # kernels of the experts; open: the engine chooses
+    moe_precision: Word | None = None  # what MXFP4 experts compute in: bf16, fp8; open: the engine chooses
+    kv_cache_dtype: Word | None = None  # bf16, fp8_e4m3; open: the engine asks checkpoint and GPU
+    chunked_prefill_tokens: Tokens | None = None  # of one prefill pass; open: the engine's rule
     extra_args: tuple[ExtraArg, ...] = ()
 
 
@@ -139,6 +147,9 @@ class Limits(Record, frozen=True, kw_only=True):
     context_tokens: Tokens  # prompt and answer of one request
     kv_pool_tokens: Tokens | None = None  # open: what memory leaves
     memory_fraction: Fraction | None = None  # weights and KV pool over all of HBM; open: the engine's rule
+    window_pool_ratio: Fraction | None = (
+        None  # tokens in the pool of layers that see a window, over those of the others
+    )
     draft_weights_gib: Gib | None = None
     draft_kv_gib: Gib | None = None
     temporary_kv_gib: Gib | None = None
@@ -163,6 +174,13 @@ class Policy(Record, frozen=True, kw_only=True):
     max_waiting_requests: Requests = 256  # beyond those that run; more are answered 429
 
 
+class Source(Record, frozen=True, kw_only=True):
+    """Who says that this cell works. What it earns is evidence, and only a measurement says that."""
+
+    basis: Basis
+    says: Line  # where it is written, and under which mark
+
+
 class Recipe(Record, frozen=True, kw_only=True):
     summary: Line
     target: Target
@@ -172,6 +190,7 @@ class Recipe(Record, frozen=True, kw_only=True):
     limits: Limits
     graphs: Graphs = Graphs()
     policy: Policy = Policy()
+    source: Source | None = None  # left out: nobody
     evidence: EvidenceFile | None = None  # written by a tool, with an autoregressive row; open: unproven
     simulated: bool = False  # acceptance is faked by the engine; labels every number
 
