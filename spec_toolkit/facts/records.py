@@ -55,6 +55,23 @@ class Rung(Struct, frozen=True, forbid_unknown_fields=True):
     step: int
 
 
+class DispatchLimit(Struct, frozen=True, forbid_unknown_fields=True):
+    """A buffer of an expert-parallel all-to-all: tokens one rank may send in one pass."""
+
+    variable: str  # of the environment
+    default: int  # tokens
+    most: int | None  # tokens the variable may say; None: no ceiling is known
+
+
+class MemoryDefaults(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the engine takes on a GPU of less memory than this, where a launch says nothing."""
+
+    below_mib: int | None  # None: any
+    chunk_tokens: int
+    largest_graph_few: int  # batch size, with tensor parallelism below 4
+    largest_graph_many: int  # with 4 or more
+
+
 class RefusedFlag(Struct, frozen=True, forbid_unknown_fields=True):
     """A flag that a recipe's extra_args may not carry, and where it belongs."""
 
@@ -70,6 +87,13 @@ class EngineFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     default_max_running_requests: Fact[int]  # with speculation, where a launch says nothing
     decode_graphs_speculating: Fact[tuple[Rung, ...]]
     decode_graphs_autoregressive: Fact[tuple[Rung, ...]]
+    max_running_requests_of: Fact[
+        dict[str, int]
+    ]  # by architecture, with or without speculation, where a launch says nothing
+    prefill_graphs: Fact[tuple[Rung, ...]]  # tokens; the list's end is not added
+    prefill_graph_most_mla: Fact[int]  # tokens
+    by_memory: Fact[tuple[MemoryDefaults, ...]]  # ascending
+    dispatch: Fact[dict[str, DispatchLimit]]  # by all-to-all backend
     refused_flags: tuple[RefusedFlag, ...]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from spec_toolkit.engine import ports
 from spec_toolkit.facts.known import load_tables
-from spec_toolkit.planning.rules.graphs import climb
+from spec_toolkit.planning.rules.graphs import below, climb
 
 FOUND = importlib.util.find_spec("sglang")
 if FOUND is None or FOUND.origin is None:
@@ -123,3 +123,58 @@ def test_the_ports_an_engine_counts_off_from_its_http_port() -> None:
         and isinstance(n.value.body, ast.Constant)
     )
     assert (distance, derived) == (ports.DISTANCE, ports.DERIVED)
+
+
+def function_of_the_engine(file: str, name: str) -> ast.FunctionDef:
+    nodes = ast.walk(ast.parse((ENGINE / file).read_text("utf-8")))
+    (function,) = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name)
+    return function
+
+
+@pytest.mark.parametrize("most", [4, 31, 48, 256, 1000, 1024, 2048, 4096, 8192, 16_384], ids=str)
+def test_the_prefill_ladder_is_the_engines_own(most: int) -> None:
+    wanted = "generate_prefill_cuda_graph_batch_sizes"
+    names: dict[str, Any] = {}
+    function = function_of_the_engine("arg_groups/cuda_graph_hook.py", wanted)
+    exec(compile(ast.Module([function], []), wanted, "exec"), names)  # noqa: S102 - one function of the engine
+    assert list(below(FACTS.prefill_graphs.v, most)) == names[wanted](most)
+
+
+def test_the_engine_admits_so_many_requests_of_these_architectures() -> None:
+    function = function_of_the_engine("arg_groups/deepseek_v4_hook.py", "apply_deepseek_v4_defaults")
+    (set_to,) = [k.value for k in ast.walk(function) if isinstance(k, ast.keyword) and k.arg == "max_running_requests"]
+    assert isinstance(set_to, ast.Constant)
+    assert FACTS.max_running_requests_of.v == {"DeepseekV4ForCausalLM": set_to.value}
+
+
+def test_the_engine_takes_these_sizes_by_a_gpus_memory() -> None:
+    """A chain of conditions on the memory; in each the chunk, and the largest graph with and without much parallelism."""
+    function = function_of_the_engine("arg_groups/memory_hook.py", "handle_gpu_memory_settings")
+    (chain,) = [n for n in ast.walk(function) if isinstance(n, ast.If) and ast.unparse(n.test) == "gpu_mem is not None"]
+    found: list[tuple[int | None, int, int, int]] = []
+    branch, below_mib = chain.body, None
+    while branch:
+        (first,) = branch if isinstance(branch[0], ast.If) and "gpu_mem <" in ast.unparse(branch[0].test) else (None,)
+        below_mib = eval(ast.unparse(first.test.comparators[0])) if first else None  # noqa: S307 - "20 * 1024"
+        body = first.body if first else branch
+        chunks = [
+            k.value.value
+            for s in body
+            for k in ast.walk(s)
+            if isinstance(k, ast.keyword) and k.arg == "chunked_prefill_size"
+        ]
+        graphs = [a.value.value for s in body for a in ast.walk(s) if isinstance(a, ast.Assign)]
+        found.append((below_mib, chunks[0], graphs[0], graphs[-1]))
+        branch = first.orelse if first else []
+    rows = FACTS.by_memory.v
+    assert [(r.below_mib, r.chunk_tokens, r.largest_graph_few, r.largest_graph_many) for r in rows] == found
+
+
+@pytest.mark.parametrize("backend", FACTS.dispatch.v)
+def test_an_all_to_all_takes_so_many_tokens_of_one_rank(backend: str) -> None:
+    limit = FACTS.dispatch.v[backend]
+    declared = (ENGINE / "environ.py").read_text("utf-8")
+    dispatcher = (ENGINE / f"layers/moe/token_dispatcher/{backend}.py").read_text("utf-8")
+    used = f'"{limit.variable}", {limit.default}' in dispatcher  # read where it is used
+    assert used or (f"{limit.variable} = EnvInt({limit.default})" in declared and limit.variable in dispatcher)
+    assert ("assert self.num_max_dispatch_tokens_per_rank <= 1024" in dispatcher) is (limit.most == 1024)

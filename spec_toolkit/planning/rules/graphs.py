@@ -36,9 +36,13 @@ def derive_graph_list(recipe: Recipe, engine: EngineFacts) -> tuple[int, ...]:
 
 def climb(ladder: Sequence[Rung], cap: int) -> tuple[int, ...]:
     """The ladder's sizes up to the cap, and the cap itself."""
-    sizes = (size for rung in ladder for size in range(rung.first, (rung.last or cap) + 1, rung.step))
-    below = tuple(takewhile(lambda size: size < cap, sizes))
-    return (*below, cap)
+    return (*below(ladder, cap - 1), cap)
+
+
+def below(ladder: Sequence[Rung], most: int) -> tuple[int, ...]:
+    """The ladder's sizes up to the most."""
+    sizes = (size for rung in ladder for size in range(rung.first, (rung.last or most) + 1, rung.step))
+    return tuple(takewhile(lambda size: size <= most, sizes))
 
 
 def cover(recipe: Recipe) -> Iterator[Finding]:
