@@ -201,7 +201,7 @@ class _Builder:
 def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
     raw = event.value
     is_plain = event.implicit[0]
-    tag = _tag_of(raw) if is_plain else "str"
+    tag = tag_of(raw) if is_plain else "str"
     shown = printable(raw, 60)
     value: Value = raw
     if tag == "str":
@@ -225,7 +225,7 @@ def _surprise(tag: str, raw: str, shown: str) -> str:
     return f"'{shown}', which YAML reads as {_READ_AS.get(tag, tag)}"
 
 
-def _tag_of(plain: str) -> str:
+def tag_of(plain: str) -> str:
     """How YAML 1.1 reads a word without quotes: str, null, bool, int, float, timestamp, merge or value."""
     resolvers = CSafeLoader.yaml_implicit_resolvers.get(plain[:1], ())
     return next((tag.rpartition(":")[2] for tag, pattern in resolvers if pattern.match(plain)), "str")
