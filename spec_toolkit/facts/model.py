@@ -112,6 +112,13 @@ class Weights(Enum):
     W4A8 = "w4a8"
 
 
+class Inside(Enum):
+    """The draft that ships in a target's checkpoint."""
+
+    MTP = "mtp"
+    DSPARK = "dspark"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
     """config.json's quantization_config, as far as rules look at it; all None: the checkpoint is not quantised."""

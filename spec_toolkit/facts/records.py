@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+
+from spec_toolkit.facts.model import Inside, Weights
 
 T = TypeVar("T")
 
@@ -33,14 +35,53 @@ class Fact(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hub model. Draft fields are of the draft that ships inside it."""
+class CheckpointFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One repository of a model: how its weights are stored, and what draft ships inside."""
 
-    repo: Fact[str]
+    weights: Fact[Weights]
+    bytes: Fact[int | None]  # of all weight files, a draft inside included
+    draft: Fact[Inside | None] | None = None  # None: its target needs a draft of its own
+    draft_weights: Fact[Weights | None] | None = None
+    draft_bytes: Fact[int | None] | None = None
+    quantization_config: Fact[dict[str, Any] | None]  # config.json's; a '*' in module names stands for all layers
+    hf_quant_config: Fact[dict[str, Any]] | None = (
+        None  # the `quantization` of hf_quant_config.json, where config.json has none
+    )
+    config: dict[str, Fact[Any]] = {}  # what its config.json says otherwise than the model's; None: has no such field
+
+
+class EngineDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the engine makes of a model where a launch says nothing."""
+
+    algorithm: Fact[str]
+    steps_topk_width: Fact[tuple[int, int, int] | None]  # None: it takes none, or refuses; the note says which
+    max_running_requests: Fact[int]  # with speculation
+    target_class: Fact[str]
+    draft_class: Fact[str]
+    dspark_class: Fact[str] | None = None
+    nextn_alias: Fact[str] | None = None
+    draft_path_needed: Fact[bool] | None = None
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model of the hub, in one or several repositories; a Gemma 4 assistant is a model of its own."""
+
+    repo: Fact[str]  # the one that the others are made from
+    drafts_for: str | None = None  # id of the target, of an assistant
     architecture: Fact[str]
-    max_position_embeddings: Fact[int]  # tokens
-    num_nextn_predict_layers: Fact[int]  # MTP layers in the checkpoint
-    engine_steps_topk_width: Fact[tuple[int, int, int]]  # what the engine takes where a launch says nothing
+    model_type: Fact[str]
+    text_model_type: Fact[str] | None = None  # not None: config.json keeps the language model's fields in `text_config`
+    config: dict[str, Fact[Any]]  # the language model's fields, as config.json spells them
+    wrapper: dict[str, Fact[Any]] = {}  # config.json's fields beside `text_config`
+    params: dict[str, Fact[int]]  # counts of parameters; `draft`: of one MTP layer without embedding and head
+    tokenizer: dict[str, Fact[Any]]
+    engine: EngineDefaults | None = None  # None: an assistant
+    checkpoints: dict[str, CheckpointFacts]  # by repository
+
+    def count(self, field: str) -> int | None:
+        """A whole number of the configuration; None where the table has none."""
+        fact = self.config.get(field)
+        return fact.v if fact is not None and isinstance(fact.v, int) else None
 
 
 class GpuFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,7 +147,11 @@ class Tables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     engine: EngineFacts
 
     def model(self, repo: str) -> ModelFacts | None:
-        return next((facts for facts in self.models.values() if facts.repo.v == repo), None)
+        return next((facts for facts in self.models.values() if repo in facts.checkpoints), None)
+
+    def checkpoint(self, repo: str) -> CheckpointFacts | None:
+        facts = self.model(repo)
+        return facts.checkpoints[repo] if facts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

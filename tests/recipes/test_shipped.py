@@ -59,8 +59,9 @@ def test_the_h200_recipe_is_the_documented_shape() -> None:
     plan = make_plan(load_recipe(shipped("recipes") / "deepseek_v3_h200.yaml"), load_tables())
     model = load_tables().model(plan.recipe.target.model)
     assert model is not None
+    assert model.engine is not None
     assert plan.shape is not None
-    assert (plan.shape.num_steps, plan.shape.topk, plan.shape.num_draft_tokens) == model.engine_steps_topk_width.v
+    assert (plan.shape.num_steps, plan.shape.topk, plan.shape.num_draft_tokens) == model.engine.steps_topk_width.v
     assert plan.decode_graph_batch_sizes[-1] == plan.recipe.limits.max_running_requests == 64
 
 

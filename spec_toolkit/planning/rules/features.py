@@ -38,7 +38,7 @@ def mtp_layer(recipe: Recipe, model: ModelFacts | None, checkpoint: Checkpoint |
             found = f"promises {promised} MTP layer, and its weight files hold no 'model.layers.{checkpoint.num_hidden_layers}.' tensor"
         else:
             return
-    elif model is not None and model.num_nextn_predict_layers.v == 0:
+    elif model is not None and model.count("num_nextn_predict_layers") == 0:
         found = "ships no MTP layer"
     else:
         return

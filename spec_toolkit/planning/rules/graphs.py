@@ -106,7 +106,13 @@ def request_cap(recipe: Recipe, engine: EngineFacts) -> Iterator[Finding]:
 
 
 def context(recipe: Recipe, model: ModelFacts | None, checkpoint_tokens: int | None) -> Iterator[Finding]:
-    largest = checkpoint_tokens if checkpoint_tokens is not None else model.max_position_embeddings.v if model else None
+    largest = (
+        checkpoint_tokens
+        if checkpoint_tokens is not None
+        else model.count("max_position_embeddings")
+        if model
+        else None
+    )
     if largest is not None and recipe.limits.context_tokens > largest:
         yield refuse(
             "capacity.context",

@@ -62,7 +62,8 @@ def chain_width(draft: Draft) -> Iterator[Finding]:
 
 def steps_missing(draft: Draft, model: ModelFacts | None) -> Iterator[Finding]:
     if draft.method in STEPPING and draft.num_steps is None:
-        usual = f" The engine would take {model.engine_steps_topk_width.v[0]} for this model." if model else ""
+        shape = model.engine.steps_topk_width.v if model and model.engine else None
+        usual = f" The engine would take {shape[0]} for this model." if shape else ""
         yield refuse(
             "shape.steps-missing",
             "draft.num_steps",
