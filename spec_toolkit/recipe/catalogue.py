@@ -1,12 +1,14 @@
-"""The recipes that travel with the toolkit, by name. Touches the disk to list them."""
+"""The recipes that travel with the toolkit, by name, and what a name says. Touches the disk to list them."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from spec_toolkit.errors import Finding, RecipeError, Verdict
+from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.recipe.source import printable
 from spec_toolkit.shipped import shipped
+from spec_toolkit.terms import Basis
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,23 @@ def find_recipe(name_or_path: str) -> Path:
             verdict=Verdict.REFUSE,
             where=printable(name_or_path) or "''",
             found="is neither a file nor a recipe of the catalogue",
-            remedy=f"Did you mean {nearest}?" if nearest else f"The catalogue has {', '.join(names)}.",
+            remedy=f"Did you mean {nearest}?" if nearest else "`spec-toolkit recipes` lists the catalogue.",
         )
     )
+
+
+def goal_of(name: str, recipe: Recipe) -> str | None:
+    """What a recipe is for beyond serving, as its name says: the words after the GPU's."""
+    words = name.rpartition("/")[2].split("_")
+    gpu = recipe.hardware.gpu
+    return "_".join(words[words.index(gpu) + 1 :]) or None if gpu in words else None
+
+
+def grounds_of(recipe: Recipe) -> str:
+    """What stands behind a recipe, in a word or a file's name: measured rows before documents, documents before nothing."""
+    if recipe.is_rehearsal:
+        return "rehearsal"
+    return recipe.evidence or (recipe.source.basis if recipe.source else Basis.UNPROVEN).value
 
 
 def _looks_like_a_path(text: str) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from spec_toolkit.recipe.catalogue import catalogue
+from spec_toolkit.recipe.catalogue import catalogue, goal_of, grounds_of
 from spec_toolkit.recipe.load import load_recipe
 from spec_toolkit.recipe.schema import Draft, Hardware, Recipe
 from spec_toolkit.shipped import shipped
+from spec_toolkit.terms import Method
 
 _HEAD = """<!-- Written by `python -m spec_toolkit.recipe.page`; edit the recipes instead. -->
 
@@ -14,12 +15,15 @@ _HEAD = """<!-- Written by `python -m spec_toolkit.recipe.page`; edit the recipe
 One file is one deployable cell: this target, this draft, this hardware, this goal. The file's name is the recipe's name:
 `spec-toolkit deploy deepseek_v3_h200`. Editors check recipes as you type against [schema.json](schema.json).
 
-*Evidence* names the file with measured rows, one of them autoregressive; without it a recipe is `unproven`: it is what a vendor's
-documents say, and nobody here has measured that it pays. A *rehearsal* runs the real engine with a tiny model on a CPU; its speed
-says nothing about a GPU.
+`spec-toolkit recipes` lists them, `spec-toolkit recipes show NAME` explains one.
 
-| Recipe | Target | Draft | Hardware | Evidence | Summary |
-|---|---|---|---|---|---|
+*Evidence* names the file with measured rows, one of them autoregressive. Without one nobody here has measured that the recipe pays,
+and the column says who claims that its cell works: `vendor_docs` (of the engine or the model), `third_party` (somebody else's published
+runs) or `unproven` (nobody). No page behind them is of SGLang 0.5.23: most are of 0.5.10 to 0.5.19. A `rehearsal` runs the real engine
+with a tiny model on a CPU; its speed says nothing about a GPU. Commits are left open: `spec-toolkit pin RECIPE` writes them.
+
+| Recipe | Target | Draft | Hardware | Goal | Evidence | Summary |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -29,28 +33,34 @@ def render_page(recipes: Sequence[tuple[str, Recipe]]) -> str:
 
 
 def _row(name: str, recipe: Recipe) -> str:
-    evidence = "rehearsal" if recipe.is_rehearsal else recipe.evidence or "unproven"
     cells = [
         f"[{name}]({name}.yaml)",
         f"`{recipe.target.model}`",
-        _draft(recipe.draft),
-        _hardware(recipe.hardware),
-        evidence,
+        draft_words(recipe.draft),
+        hardware_words(recipe.hardware),
+        goal_of(name, recipe) or "",
+        grounds_of(recipe),
         recipe.summary.replace("|", "\\|"),
     ]
     return f"| {' | '.join(cells)} |\n"
 
 
-def _draft(draft: Draft) -> str:
-    steps = f", {draft.num_steps} steps, topk {draft.topk}" if draft.num_steps is not None else ""
-    return f"{draft.method.value}{steps}, {draft.acceptance.value}"
+def draft_words(draft: Draft) -> str:
+    """`mtp, 3 steps, topk 1, target_only`; a block draft has no steps, and without a draft there is nothing to accept."""
+    if draft.method is Method.NONE:
+        return draft.method.value
+    steps = (f"{draft.num_steps} {'step' if draft.num_steps == 1 else 'steps'}", f"topk {draft.topk}")
+    block = (f"blocks of {draft.block_tokens}",) if draft.block_tokens else ()
+    return ", ".join([draft.method.value, *(steps if draft.num_steps else block), draft.acceptance.value])
 
 
-def _hardware(hardware: Hardware) -> str:
+def hardware_words(hardware: Hardware) -> str:
     if hardware.gpu == "cpu":
         return "CPU"
+    layout = hardware.layout
     nodes = f"{hardware.nodes} nodes of " if hardware.nodes > 1 else ""
-    return f"{nodes}{hardware.count} × {hardware.gpu.upper()}, TP {hardware.layout.tp}"  # noqa: RUF001 - it says "times"
+    copies = (f", attention DP {layout.dp}" if layout.dp_attention else f", DP {layout.dp}") if layout.dp > 1 else ""
+    return f"{nodes}{hardware.count} × {hardware.gpu.upper()}, TP {layout.tp}{copies}"  # noqa: RUF001 - it says "times"
 
 
 def shipped_recipes() -> list[tuple[str, Recipe]]:

@@ -6,6 +6,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
@@ -36,7 +37,9 @@ def plan_of(entry: Entry) -> Plan:
 
 
 def shell(plan: Plan) -> str:
-    specs = [to_launch(plan, PLACE, speculate=speculate) for speculate in (True, False)]
+    apart = plan.recipe.draft.model != "same"
+    place = replace(PLACE, draft="/models/draft", draft_commit="1" * 40) if apart else PLACE
+    specs = [to_launch(plan, place, speculate=speculate) for speculate in (True, False)]
     return "\n\n# and without speculation\n".join(as_shell(spec) for spec in specs) + "\n"
 
 

@@ -1,5 +1,6 @@
 """What every shipped recipe keeps to; what a recipe is called is compared with what it holds."""
 
+import itertools
 import re
 
 import pytest
@@ -18,6 +19,30 @@ ENTRIES = [pytest.param(entry, id=entry.name) for entry in catalogue()]
 REHEARSALS = [pytest.param(entry, id=entry.name) for entry in catalogue() if entry.name.startswith("rehearsal/")]
 
 
+def is_named(words: str, model: str) -> bool:
+    """Whether a name's words are the whole first words of a model's: `deepseek_v3` is no DeepSeek-V3.2.
+
+    Instruction-tuned is what every shipped Gemma is, and no name says it.
+    """
+    spelled = [re.sub(r"[^a-z0-9]", "", word) for word in re.split(r"[-_]", model.lower()) if word != "it"]
+    return words.replace("_", "") in itertools.accumulate(spelled)
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "named"),
+    [
+        pytest.param("deepseek_v3", "DeepSeek-V3-0324", True, id="first-words"),
+        pytest.param("glm52", "GLM-5.2-FP8", True, id="without-a-point"),
+        pytest.param("gemma4_e4b_qat", "gemma-4-E4B-it-qat-q4_0-unquantized", True, id="without-it"),
+        pytest.param("deepseek_v3", "DeepSeek-V3.2", False, id="near-miss-another-version"),
+        pytest.param("glm5", "GLM-5.1-FP8", False, id="near-miss-a-part-of-a-word"),
+        pytest.param("v3", "DeepSeek-V3-0324", False, id="near-miss-not-from-the-first"),
+    ],
+)
+def test_names_and_models_are_compared_by_whole_words(words: str, model: str, *, named: bool) -> None:
+    assert is_named(words, model) is named
+
+
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_file_name_is_the_identity(entry: Entry) -> None:
     """`<model>[_<quantisation>]_<gpu>[_<goal>]`, and rehearsals in a folder of their own."""
@@ -25,9 +50,28 @@ def test_the_file_name_is_the_identity(entry: Entry) -> None:
     words = entry.path.stem.split("_")
     assert recipe.hardware.gpu in words
     model = "_".join(words[: words.index(recipe.hardware.gpu)])
-    spelled = re.sub(r"[^a-z0-9]+", "_", recipe.target.model.rpartition("/")[2].rpartition(":")[2].lower())
-    assert spelled.startswith(model.removesuffix(f"_{recipe.target.quantization}"))
+    repository = recipe.target.model.rpartition("/")[2].rpartition(":")[2]
+    assert is_named(model.removesuffix(f"_{recipe.target.quantization}"), repository)
     assert recipe.is_rehearsal == entry.name.startswith("rehearsal/")
+
+
+@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry not in REHEARSALS])
+def test_a_recipe_says_who_says_so(entry: Entry) -> None:
+    source = load_recipe(entry.path).recipe.source
+    assert source is not None
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_recipe_claims_no_speed_and_no_acceptance(entry: Entry) -> None:
+    claim = re.compile(r"\d\s*(x|×|%|tok/s|tokens/s|tokens per second|ms)(\s|$|[.,;)])(?!\d)", re.MULTILINE)  # noqa: RUF001 - "times"
+    prose = [line for line in entry.path.read_text("utf-8").splitlines() if "#" in line or "summary:" in line]
+    assert not [line for line in prose if claim.search(line)]
+
+
+@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry not in REHEARSALS])
+def test_no_commit_is_written_that_nobody_has_seen(entry: Entry) -> None:
+    recipe = load_recipe(entry.path).recipe
+    assert (recipe.target.revision, recipe.draft.revision, recipe.target.tokenizer, recipe.engine.image) == (None,) * 4
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
