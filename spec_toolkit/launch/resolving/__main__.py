@@ -1,0 +1,95 @@
+"""Reads launches from standard input, writes what the engine makes of each, one line of JSON a launch. Runs where the engine is.
+
+The engine is imported once; each launch is resolved in a fork of this process, because resolving leaves its mark on the environment,
+on caches and on loggers. The forks also say which modules they had to import, and the next ones find them imported.
+"""
+
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[3]))  # last: nothing of the engine's environment is shadowed
+
+from spec_toolkit.launch.resolving import absent, described_gpu
+
+_UNANSWERED = "unanswered"
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever the engine prints is not an answer
+    signal.alarm(int(float(sys.argv[1])) + 1)  # should whoever asks be gone
+    launches: list[dict[str, Any]] = json.load(sys.stdin)
+    started = time.monotonic()
+    gpu = next((launch["gpu"] for launch in launches if launch["gpu"]), None)
+    importlib.import_module("torch")  # first: it asks for Triton, and takes a stand-in for the real one
+    absent.stand_in()
+    if gpu:
+        described_gpu.describe_to_torch(gpu)
+    from spec_toolkit.launch.resolving.ask import ask  # noqa: PLC0415 - imports the engine
+
+    imported_seconds = time.monotonic() - started
+    for launch in launches:
+        answer = _in_a_fork(ask, launch)
+        for module in answer.pop("imported", ()):
+            _import(module)
+        answers.write(json.dumps(answer | {"imported_seconds": round(imported_seconds, 3)}) + "\n")
+        answers.flush()
+
+
+def _in_a_fork(ask: Any, launch: dict[str, Any]) -> dict[str, Any]:
+    theirs, ours = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(theirs)
+        signal.alarm(int(launch["deadline_seconds"]) + 1)
+        with os.fdopen(ours, "w", encoding="utf-8") as answers, tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            before = set(sys.modules)
+            said = ask(launch)
+            answers.write(json.dumps(said | {"imported": sorted(set(sys.modules) - before)}))
+            answers.flush()
+            os.chdir("/")
+        os._exit(0)
+    os.close(ours)
+    text = _read(theirs, launch["deadline_seconds"])
+    if text is None:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if text:
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+    why = f"no answer within {launch['deadline_seconds']:g} s" if text is None else f"wait status {status}"
+    return {"outcome": _UNANSWERED, "kind": "Ended", "sentence": why}
+
+
+def _read(descriptor: int, seconds: float) -> str | None:
+    """All that comes; None where the end does not."""
+    deadline = time.monotonic() + seconds
+    parts: list[bytes] = []
+    while select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(descriptor, 65_536)
+        if not part:
+            os.close(descriptor)
+            return b"".join(parts).decode()
+        parts.append(part)
+    os.close(descriptor)
+    return None
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except Exception:  # noqa: BLE001 - only saves the next fork's time
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Answers of the engine's resolver that need not be asked for again. Touches the disk; whatever is wrong there costs time, never an answer.
+
+A key holds everything an answer follows from: the engine as installed, the question, the folders it names, and our own code that asks.
+"""
+
+import hashlib
+import os
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from spec_toolkit.launch.resolving.records import Answer, Outcome, Question
+
+_MOST = 256  # answers of some 25 kB
+_READ_BY_THE_ENGINE = ("config.json", "hf_quant_config.json", "generation_config.json", "model.safetensors.index.json")
+_DECIDES_TOO = ("transformers", "torch")  # read and judge a model's configuration on the engine's behalf
+
+
+def cache_folder() -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # as the XDG specification says: unset, empty and relative are the same
+        base = Path("~/.cache").expanduser()
+    return base / "spec-toolkit" / "resolve"
+
+
+def engine_identity() -> str | None:
+    """The engine as it is installed here; None where it is not."""
+    try:
+        engine = metadata.distribution("sglang")
+    except metadata.PackageNotFoundError:
+        return None
+    parts = [engine.version, _stamp(Path(str(engine.locate_file("sglang/version.py"))))]
+    # An engine installed from a checkout is edited in place.
+    source = Path(str(engine.locate_file("sglang/srt")))
+    parts += [_stamp(source / "server_args.py"), *(_stamp(file) for file in sorted(source.glob("arg_groups/**/*.py")))]
+    for name in _DECIDES_TOO:
+        with suppress(metadata.PackageNotFoundError):
+            parts.append(f"{name} {metadata.version(name)}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def key_of(question: Question, engine: str) -> str:
+    digest = hashlib.sha256(engine.encode())
+    digest.update(msgspec.json.encode(_normal(question), order="sorted"))
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    for folder in question.folders:
+        for name in _READ_BY_THE_ENGINE:
+            with suppress(OSError):
+                digest.update(f"{folder}/{name}".encode() + (Path(folder) / name).read_bytes())
+    for hook in question.hooks:
+        with suppress(OSError):
+            digest.update(Path(hook["file"]).read_bytes())
+    return digest.hexdigest()
+
+
+class Cache:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, key: str) -> Answer | None:
+        """None where there is none, or one that cannot be read."""
+        path = self._path(key)
+        try:
+            answer = msgspec.json.decode(path.read_bytes(), type=Answer)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return answer
+
+    def write(self, key: str, answer: Answer) -> None:
+        """What the world, not the launch, is to blame for is not kept."""
+        if answer.outcome is Outcome.UNANSWERED:
+            return
+        path = self._path(key)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(answer))
+            part.replace(path)
+            self._shrink()
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _shrink(self) -> None:
+        """The answers used longest ago go; so do parts that a killed process left."""
+        entries = sorted(self._folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True)
+        for entry in entries[_MOST:]:
+            entry.unlink(missing_ok=True)
+
+
+def _normal(question: Question) -> Question:
+    """`--flag=value` and `--flag value` are one question."""
+    argv: list[str] = []
+    for word in question.argv:
+        flag, equals, value = word.partition("=")
+        argv += [flag, value] if equals and flag.startswith("--") else [word]
+    return msgspec.structs.replace(question, argv=tuple(argv))
+
+
+def _stamp(file: Path) -> str:
+    try:
+        status = file.stat()
+    except OSError:
+        return f"{file}: none"
+    return f"{file}: {status.st_size} {status.st_mtime_ns}"
