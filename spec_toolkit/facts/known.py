@@ -24,10 +24,12 @@ def render_tables() -> str:
     """The text of tables.json, from the YAML files."""
     import yaml  # noqa: PLC0415 - only whoever edits the tables needs it
 
-    names = ("sources", "models", "gpus", "engine")
+    names = ("sources", "models", "gpus", "acceptance", "versions", "engine")
     tables = {name: yaml.load((_FOLDER / f"{name}.yaml").read_text("utf-8"), yaml.CSafeLoader) for name in names}
     return json.dumps(tables, indent=1) + "\n"
 
 
 if __name__ == "__main__":
-    _GENERATED.write_text(render_tables(), encoding="utf-8")
+    text = render_tables()
+    msgspec.json.decode(text, type=Tables)  # what cannot be read is not written
+    _GENERATED.write_text(text, encoding="utf-8")

@@ -85,7 +85,62 @@ class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class GpuFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    planned_for: bool = True  # False: known to exist, and no more
     name: Fact[str]  # the word in the driver's product name: "H200" in "NVIDIA H200"
+    compute_capability: Fact[tuple[int, int] | None]
+    memory_mib: Fact[int | None]  # total, as nvidia-smi reports
+    multiprocessors: Fact[int | None]
+    memory_bandwidth: Fact[int | None]  # bytes a second
+    bf16_flops: Fact[int | None]  # dense operations a second
+    fp8_flops: Fact[int | None]
+    fp4_flops: Fact[int | None]
+    link_bandwidth: Fact[int | None]  # bytes a second, one way, to the GPUs of its node
+    gpus_per_node: Fact[int | None]
+
+
+class AcceptanceCurve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    model: str  # id
+    repo: str
+    method: str  # mtp, dspark
+    thinking: bool
+    emitted: Fact[tuple[float, ...]]  # emitted length with 1, 2, ... drafts
+
+
+class AcceptanceReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    model: str  # id
+    said: Fact[str]
+
+
+class Floor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A lower bound that upstream's tests assert of a setup."""
+
+    repo: str
+    setup: str
+    emitted: float | None = None  # emitted length
+    tokens_per_second: float | None = None  # at batch 1
+    gsm8k: float | None = None  # share of right answers
+    e: Level
+    s: str
+    note: str = ""
+
+
+class Acceptance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A prior for where a recipe has no evidence of its own."""
+
+    measured: str  # how the curves were
+    curves: tuple[AcceptanceCurve, ...]
+    reports: tuple[AcceptanceReport, ...]
+    floors: tuple[Floor, ...]
+
+
+class Since(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first engine that is known to run something."""
+
+    models: tuple[str, ...]  # ids
+    method: str  # a recipe's word
+    weights: Weights | None = None  # None: however they are stored
+    attention_dp: bool | None = None
+    since: Fact[str | None]
 
 
 class Rung(Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,6 +199,8 @@ class Tables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sources: dict[str, str]  # by id
     models: dict[str, ModelFacts]
     gpus: dict[str, GpuFacts]  # by a recipe's word: "h200"
+    acceptance: Acceptance
+    versions: tuple[Since, ...]
     engine: EngineFacts
 
     def model(self, repo: str) -> ModelFacts | None:

@@ -52,7 +52,11 @@ def layout(hardware: Hardware) -> Iterator[Finding]:
 
 
 def known_gpu(hardware: Hardware, tables: Tables) -> Iterator[Finding]:
-    if hardware.gpu == "cpu" or hardware.gpu in tables.gpus:
+    facts = tables.gpus.get(hardware.gpu)
+    if facts is not None and not facts.planned_for:
+        why = "what depends on the GPU is left unchecked"
+        yield warn("facts.gpu-unplanned", "hardware.gpu", f"is {facts.name.v}, which is not planned for", why)
+    if hardware.gpu == "cpu" or facts is not None:
         return
     close = get_close_matches(hardware.gpu, tables.gpus, n=1)
     remedy = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(tables.gpus)} and cpu."

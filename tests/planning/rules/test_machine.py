@@ -95,12 +95,17 @@ def test_a_rehearsal_does_not_run_beside_a_usable_gpu(change: Any, tables: Table
     assert machine.machine_findings(rehearsal, with_gpus(hidden=1), tables) == ()
 
 
-@pytest.mark.parametrize(("gpu", "remedy"), [("h20o", "Did you mean 'h200'?"), ("mi300x", "Known are h200 and cpu.")])
+@pytest.mark.parametrize(("gpu", "remedy"), [("gb20o", "Did you mean 'gb200'?"), ("tpu", "Known are h100, h200, ")])
 def test_an_unknown_gpu_is_warned_of(change: Any, tables: Tables, gpu: str, remedy: str) -> None:
     (finding,) = machine.known_gpu(change(hardware__gpu=gpu).hardware, tables)
-    assert finding.remedy == remedy
+    assert finding.remedy.startswith(remedy)
     assert not list(machine.known_gpu(change().hardware, tables))
     assert not list(machine.known_gpu(change(hardware__gpu="cpu").hardware, tables))
+
+
+def test_a_gpu_that_is_only_known_to_exist_is_warned_of(change: Any, tables: Tables) -> None:
+    (finding,) = machine.known_gpu(change(hardware__gpu="mi355x").hardware, tables)
+    assert (finding.rule, finding.found) == ("facts.gpu-unplanned", "is MI355X, which is not planned for")
 
 
 @pytest.mark.parametrize(("model", "found"), [("deepseek-ai/DeepSeek-V3-0324", 0), ("org/model", 1), ("/models/x", 0)])
