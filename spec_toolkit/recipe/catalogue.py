@@ -10,6 +10,8 @@ from spec_toolkit.recipe.source import printable
 from spec_toolkit.shipped import shipped
 from spec_toolkit.terms import Basis
 
+REHEARSAL = "rehearsal"  # stands behind a recipe that runs on a CPU
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -47,6 +49,11 @@ def find_recipe(name_or_path: str) -> Path:
     )
 
 
+def name_of(path: Path) -> str:
+    """The catalogue's name for a file of it; for any other file, the file as given."""
+    return next((entry.name for entry in catalogue() if entry.path == path), str(path))
+
+
 def goal_of(name: str, recipe: Recipe) -> str | None:
     """What a recipe is for beyond serving, as its name says: the words after the GPU's."""
     words = name.rpartition("/")[2].split("_")
@@ -57,7 +64,7 @@ def goal_of(name: str, recipe: Recipe) -> str | None:
 def grounds_of(recipe: Recipe) -> str:
     """What stands behind a recipe, in a word or a file's name: measured rows before documents, documents before nothing."""
     if recipe.is_rehearsal:
-        return "rehearsal"
+        return REHEARSAL
     return recipe.evidence or (recipe.source.basis if recipe.source else Basis.UNPROVEN).value
 
 
