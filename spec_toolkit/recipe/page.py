@@ -48,7 +48,7 @@ def _row(name: str, recipe: Recipe) -> str:
 def draft_words(draft: Draft) -> str:
     """`mtp, 3 steps, topk 1, target_only`; a block draft has no steps, and without a draft there is nothing to accept."""
     if draft.method is Method.NONE:
-        return draft.method.value
+        return str(draft.method.value)
     steps = (f"{draft.num_steps} {'step' if draft.num_steps == 1 else 'steps'}", f"topk {draft.topk}")
     block = (f"blocks of {draft.block_tokens}",) if draft.block_tokens else ()
     return ", ".join([draft.method.value, *(steps if draft.num_steps else block), draft.acceptance.value])
