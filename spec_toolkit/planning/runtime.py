@@ -4,8 +4,11 @@ Every step count costs the engine graphs and an attention workspace, so the list
 None is always there, allowed or not: a draft that fails needs it.
 """
 
+from spec_toolkit.facts.evidence import Evidence
 from spec_toolkit.planning.limits import Limits
+from spec_toolkit.planning.rules.evidence import is_usable
 from spec_toolkit.planning.rules.shape import Shape
+from spec_toolkit.planning.speed.speedup import break_evens
 from spec_toolkit.recipe.schema import Draft, Policy, Recipe
 from spec_toolkit.terms import Method, Mode
 
@@ -30,8 +33,9 @@ def reduced_steps(policy: Policy, draft: Draft) -> tuple[int, ...]:
     return tuple(steps for steps in sorted(set(chosen)) if 0 < steps < draft.num_steps)
 
 
-def derive_limits(recipe: Recipe, steps: tuple[int, ...], *, sha256: str) -> Limits:
-    """`steps` as `derive_steps` gives them. No break-even: nothing was measured for this recipe yet."""
+def derive_limits(recipe: Recipe, steps: tuple[int, ...], *, sha256: str, evidence: Evidence | None = None) -> Limits:
+    """`steps` as `derive_steps` gives them. No break-even where the evidence is of something else, or there is none."""
+    measured = evidence if evidence is not None and is_usable(recipe, evidence) else None
     policy = recipe.policy
     window = min(policy.window_seconds, policy.dwell_seconds)
     probe = 2 * policy.dwell_seconds
@@ -41,6 +45,7 @@ def derive_limits(recipe: Recipe, steps: tuple[int, ...], *, sha256: str) -> Lim
         identity=f"{sha256} sglang {recipe.engine.sglang}",
         steps=steps or (0,),
         modes=_modes(policy, steps),
+        break_even=break_evens(measured, steps) if measured else (),
         dwell_seconds=policy.dwell_seconds,
         window_seconds=window,
         queue_high=policy.queue_high,

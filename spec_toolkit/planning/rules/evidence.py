@@ -1,0 +1,188 @@
+"""Rules about what was measured for a recipe: whether it was measured on this recipe, and what it then says. Pure.
+
+A gain is true of the revision, the quantisation, the GPU, the layout and the acceptance rule it was measured with. What differs in one
+of them is another measurement, and the recipe counts as unproven.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.facts.evidence import Evidence, Prompts
+from spec_toolkit.planning.finding import note, warn
+from spec_toolkit.planning.rules.shape import derive_shape
+from spec_toolkit.planning.speed.depth import marginal_costs, token_prices
+from spec_toolkit.planning.speed.speedup import Point, points, turns
+from spec_toolkit.recipe.schema import Draft, Recipe
+from spec_toolkit.terms import Method
+
+_UNPROVEN = "The plan counts as unproven; measure again."
+_WHERE = "evidence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    what: str  # a recipe's key
+    measured: str
+    here: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.measured} (here {self.here})"
+
+
+def differences(recipe: Recipe, evidence: Evidence) -> tuple[Difference, ...]:
+    """In what the evidence is of something else; a revision that the recipe leaves open is not known to be the same."""
+    of, target, draft, hardware = evidence.identity, recipe.target, recipe.draft, recipe.hardware
+    layout = hardware.layout
+    pairs: list[tuple[str, object, object]] = [
+        ("target.model", of.target.model, target.model),
+        ("target.revision", of.target.revision, target.revision),
+        ("target.quantization", of.target.quantization, target.quantization),
+        ("draft.method", of.draft.method.value, draft.method.value),
+        ("draft.model", of.draft.model, draft.model),
+        ("draft.revision", of.draft.revision, draft.revision),
+        ("draft.topk", of.draft.topk, draft.topk),
+        ("draft.acceptance", of.acceptance.value, draft.acceptance.value),
+        ("hardware.gpu", of.gpu, hardware.gpu),
+        ("hardware.count", of.count, hardware.count),
+        ("hardware.nodes", of.nodes, hardware.nodes),
+        *(
+            (f"hardware.layout.{key}", getattr(of.layout, key), getattr(layout, key))
+            for key in of.layout.__struct_fields__
+        ),
+        ("engine.sglang", of.sglang, recipe.engine.sglang),
+    ]
+    return tuple(
+        Difference(what=what, measured=_said(measured), here=_said(here))
+        for what, measured, here in pairs
+        if measured != here
+    )
+
+
+def is_usable(recipe: Recipe, evidence: Evidence) -> bool:
+    """Whether its figures are this recipe's."""
+    random = evidence.identity.workload.prompts is Prompts.RANDOM_TOKENS
+    return not (evidence.simulated or random or differences(recipe, evidence))
+
+
+def is_proven(recipe: Recipe, evidence: Evidence | None) -> bool:
+    """Whether the recipe's own depth was measured beside an engine without speculation."""
+    if evidence is None or not is_usable(recipe, evidence):
+        return False
+    drafts = recipe.draft.method is not Method.NONE
+    return (
+        any(point.steps == drafts_of(recipe.draft) for point in points(evidence))
+        if drafts
+        else evidence.has_autoregressive_row
+    )
+
+
+def drafts_of(draft: Draft) -> int | None:
+    """Drafts in a row of one round: a chain's steps, a block's tokens."""
+    shape = derive_shape(draft)
+    return draft.block_tokens if draft.method is Method.DSPARK else shape.num_steps if shape else None
+
+
+def measured(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+    """Everything there is to say about the recipe's evidence, once it was read."""
+    yield from foreign(recipe, evidence)
+    yield from simulated(evidence)
+    yield from random_tokens(evidence)
+    yield from no_autoregressive_row(evidence)
+    yield from other_depth(recipe, evidence)
+    yield from worth(recipe, evidence)
+    yield from too_deep(recipe, evidence)
+
+
+def foreign(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+    found = differences(recipe, evidence)
+    if found:
+        several = "; ".join(str(difference) for difference in found)
+        why = "what was gained there says nothing about here"
+        yield warn("evidence.foreign", _WHERE, f"was measured with {several}", why, _UNPROVEN)
+
+
+def simulated(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.simulated:
+        why = "the engine made its acceptance up"
+        yield warn("evidence.simulated", _WHERE, "is simulated", why, _UNPROVEN)
+
+
+def random_tokens(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.identity.workload.prompts is Prompts.RANDOM_TOKENS:
+        why = "no draft foresees them, and no user sends them"
+        yield warn("evidence.random-tokens", _WHERE, "was measured with random tokens", why, _UNPROVEN)
+
+
+def no_autoregressive_row(evidence: Evidence) -> Iterator[Finding]:
+    drafting = [row.batch for row in evidence.rows if row.num_steps]
+    plain = {row.batch for row in evidence.rows if row.num_steps is None}
+    without = sorted({batch for batch in drafting if batch not in plain})
+    if drafting and not plain:
+        why = "without one there is no break-even"
+        yield warn("evidence.no-autoregressive-row", _WHERE, "has no autoregressive row", why, _UNPROVEN)
+    elif without:
+        batches = ", ".join(str(batch) for batch in without)
+        why = "there is no break-even at those"
+        yield note("evidence.no-autoregressive-row", _WHERE, f"has no autoregressive row at batch {batches}", why)
+
+
+def other_depth(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+    """What a recipe drafts is what has to be measured."""
+    drafts, measured = drafts_of(recipe.draft), sorted({row.num_steps for row in evidence.rows if row.num_steps})
+    if is_usable(recipe, evidence) and drafts and measured and drafts not in measured:
+        found = f"has rows with num_steps {', '.join(map(str, measured))}"
+        yield warn("evidence.other-depth", _WHERE, found, f"the recipe drafts {drafts}", _UNPROVEN)
+
+
+def worth(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+    """Where it pays, by the recipe's own depth."""
+    drafts = drafts_of(recipe.draft)
+    own = [point for point in points(evidence) if point.steps == drafts]
+    if not own or not is_usable(recipe, evidence):
+        return
+    best, worst = max(own, key=lambda point: point.speedup), min(own, key=lambda point: point.speedup)
+    if not best.pays:
+        found = f"says that num_steps {drafts} is slower than no speculation at every batch: {_speed(best)} at best"
+        remedy = "Draft less, or write method none."
+        yield warn("evidence.loses", _WHERE, found, remedy=remedy)
+    elif not worst.pays:
+        places = ", ".join(
+            f"{'pays' if turn.pays_above else 'loses'} above batch {turn.batch:.3g}"
+            for turn in turns(evidence, best.steps)
+        )
+        yield note("evidence.turns", _WHERE, f"says that num_steps {drafts} {places}: {_speed(best)}, {_speed(worst)}")
+
+
+def too_deep(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+    """A position that is accepted too seldom to pay for its draft pass and its place in the verify pass, at every batch."""
+    drafts = drafts_of(recipe.draft)
+    prices = token_prices_by_batch(evidence, drafts) if drafts and is_usable(recipe, evidence) else {}
+    depths = {batch: prices[batch].index(min(prices[batch])) for batch in prices}
+    if not depths or max(depths.values()) >= (drafts or 0):
+        return
+    batch, depth = max(depths.items(), key=lambda item: item[1])
+    shallow, deep = prices[batch][depth], prices[batch][-1]
+    found = (
+        f"is {drafts}; with it a token costs {deep:.2f} of a step without speculation, and with {depth} {shallow:.2f}"
+    )
+    remedy = f"Write {depth}." if depth else "Write method none."
+    yield warn("evidence.too-deep", "draft.num_steps", found, f"measured at batch {batch}", remedy)
+
+
+def token_prices_by_batch(evidence: Evidence, drafts: int) -> dict[int, tuple[float, ...]]:
+    """With 0, 1, ... drafts, at batches whose row with so many says how far they survive and whose costs are known up to there."""
+    found = {}
+    for row in evidence.rows:
+        costs = marginal_costs(evidence, row.batch)
+        if row.num_steps == drafts and row.survival is not None and len(costs) >= drafts:
+            found[row.batch] = token_prices(row.survival, costs)
+    return found
+
+
+def _speed(point: Point) -> str:
+    return f"{point.speedup:.2f} times the speed at batch {point.batch}"
+
+
+def _said(value: object) -> str:
+    return "open" if value is None else str(value)

@@ -1,0 +1,190 @@
+from typing import Any
+
+import pytest
+
+from spec_toolkit.errors import Verdict
+from spec_toolkit.facts.evidence import DraftMeasured, Evidence, LayoutMeasured, Prompts, TargetMeasured, Workload
+from spec_toolkit.planning.rules import evidence as rules
+from spec_toolkit.planning.runtime import derive_limits
+from spec_toolkit.terms import Acceptance, Method
+from tests.planning.speed.measured import REVISION, drafting, evidence, plain
+
+ROWS = (plain(1, 50.0), drafting(1, 3, 90.0, 2.9), plain(64, 900.0), drafting(64, 3, 1200.0, 2.9))
+TARGET = TargetMeasured(model="deepseek-ai/DeepSeek-V3-0324", revision=REVISION, quantization="fp8")
+
+
+@pytest.fixture
+def recipe(change: Any) -> Any:
+    return change(target__revision=REVISION)
+
+
+def named(recipe: Any, measured: Evidence) -> list[str]:
+    return [finding.rule for finding in rules.measured(recipe, measured)]
+
+
+def test_evidence_of_this_recipe_is_believed_without_a_word(recipe: Any) -> None:
+    assert named(recipe, evidence(*ROWS)) == []
+    assert rules.is_proven(recipe, evidence(*ROWS))
+
+
+def test_a_recipe_without_evidence_is_unproven(recipe: Any) -> None:
+    assert not rules.is_proven(recipe, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        pytest.param(
+            {"target": TargetMeasured(model=TARGET.model, revision="f" * 40, quantization="fp8")},
+            f"target.revision {'f' * 40} (here {REVISION})",
+            id="another-revision",
+        ),
+        pytest.param(
+            {"target": TargetMeasured(model="google/gemma-4-31B-it", revision=REVISION, quantization="fp8")},
+            "target.model google/gemma-4-31B-it (here deepseek-ai/DeepSeek-V3-0324)",
+            id="a-dense-model",
+        ),
+        pytest.param(
+            {"target": TargetMeasured(model=TARGET.model, revision=REVISION, quantization=None)},
+            "target.quantization open (here fp8)",
+            id="another-quantisation",
+        ),
+        pytest.param({"gpu": "b200"}, "hardware.gpu b200 (here h200)", id="another-gpu"),
+        pytest.param({"count": 4}, "hardware.count 4 (here 8)", id="fewer-gpus"),
+        pytest.param({"layout": LayoutMeasured(tp=4)}, "hardware.layout.tp 4 (here 8)", id="another-layout"),
+        pytest.param(
+            {"layout": LayoutMeasured(tp=8, moe_a2a_backend="deepep")},
+            "hardware.layout.moe_a2a_backend deepep (here open)",
+            id="another-exchange",
+        ),
+        pytest.param(
+            {"acceptance": Acceptance.REJECTION}, "draft.acceptance rejection (here target_only)", id="another-rule"
+        ),
+        pytest.param(
+            {"draft": DraftMeasured(method=Method.EAGLE3, model="same")},
+            "draft.method eagle3 (here mtp)",
+            id="another-draft",
+        ),
+        pytest.param(
+            {"draft": DraftMeasured(method=Method.MTP, model="same", topk=4)}, "draft.topk 4 (here 1)", id="a-tree"
+        ),
+        pytest.param({"sglang": "0.5.22"}, "engine.sglang 0.5.22 (here 0.5.23)", id="another-engine"),
+    ],
+)
+def test_evidence_of_something_else_is_ignored_and_the_recipe_unproven(
+    recipe: Any, changed: dict[str, Any], says: str
+) -> None:
+    foreign = evidence(*ROWS, **changed)
+    (finding,) = rules.measured(recipe, foreign)
+    assert (finding.rule, finding.verdict) == ("evidence.foreign", Verdict.WARN)
+    assert says in finding.sentence()
+    assert finding.sentence().count("(here ") == 1
+    assert not rules.is_proven(recipe, foreign)
+    assert derive_limits(recipe, (0, 1, 3), sha256="x", evidence=foreign).break_even == ()
+
+
+def test_every_difference_is_listed(recipe: Any) -> None:
+    (finding,) = rules.measured(recipe, evidence(*ROWS, gpu="b200", acceptance=Acceptance.REJECTION))
+    assert "draft.acceptance rejection (here target_only); hardware.gpu b200 (here h200)" in finding.sentence()
+
+
+def test_a_revision_left_open_is_not_known_to_be_the_measured_one(change: Any) -> None:
+    (finding,) = rules.measured(change(), evidence(*ROWS))
+    assert f"target.revision {REVISION} (here open)" in finding.sentence()
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        pytest.param({"simulated": True}, "evidence.simulated", id="faked"),
+        pytest.param(
+            {"workload": Workload(name="noise", prompts=Prompts.RANDOM_TOKENS)}, "evidence.random-tokens", id="random"
+        ),
+    ],
+)
+def test_what_no_user_would_see_is_never_used(recipe: Any, changed: dict[str, Any], rule: str) -> None:
+    measured = evidence(*ROWS, **changed)
+    assert named(recipe, measured) == [rule]
+    assert not rules.is_proven(recipe, measured)
+    assert derive_limits(recipe, (0, 1, 3), sha256="x", evidence=measured).break_even == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        pytest.param(ROWS[1:2], [("evidence.no-autoregressive-row", Verdict.WARN)], id="none-at-all"),
+        pytest.param(ROWS[1:3], [("evidence.no-autoregressive-row", Verdict.NOTE)], id="of-another-batch"),
+        pytest.param(ROWS, [], id="near-miss-one-at-each"),
+        pytest.param(ROWS[:1], [], id="near-miss-nothing-drafts"),
+    ],
+)
+def test_without_an_autoregressive_row_there_is_no_break_even(recipe: Any, rows: Any, found: Any) -> None:
+    measured = evidence(*rows)
+    assert [(f.rule, f.verdict) for f in rules.no_autoregressive_row(measured)] == found
+    if found:
+        assert derive_limits(recipe, (0, 1, 3), sha256="x", evidence=measured).break_even == ()
+        assert not rules.is_proven(recipe, measured)
+
+
+def test_break_even_reaches_the_policy_from_the_recipes_own_evidence(recipe: Any) -> None:
+    limits = derive_limits(recipe, (0, 1, 3), sha256="x", evidence=evidence(*ROWS))
+    assert limits.break_even_at(3, 1) == pytest.approx(2.9 * 50 / 90)
+    assert limits.break_even_at(3, 64) == pytest.approx(2.9 * 900 / 1200)
+    assert limits.break_even_at(1, 1) is None
+
+
+def test_without_evidence_break_even_stays_unknown(recipe: Any) -> None:
+    assert derive_limits(recipe, (0, 1, 3), sha256="x").break_even == ()
+
+
+def test_another_depth_proves_nothing_of_this_one(recipe: Any) -> None:
+    measured = evidence(plain(1, 50.0), drafting(1, 1, 70.0, 1.8))
+    assert named(recipe, measured) == ["evidence.other-depth"]
+    assert not rules.is_proven(recipe, measured)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "rule", "says"),
+    [
+        pytest.param((90.0, 1200.0), None, "", id="pays-everywhere"),
+        pytest.param((40.0, 1200.0), "evidence.turns", "pays above batch", id="loses-alone"),
+        pytest.param((90.0, 800.0), "evidence.turns", "loses above batch", id="loses-in-a-crowd"),
+        pytest.param((40.0, 800.0), "evidence.loses", "0.89 times the speed at batch 64", id="loses-everywhere"),
+    ],
+)
+def test_evidence_says_where_speculation_pays(recipe: Any, speeds: Any, rule: str | None, says: str) -> None:
+    alone, crowd = speeds
+    rows = (plain(1, 50.0), drafting(1, 3, alone, 2.9), plain(64, 900.0), drafting(64, 3, crowd, 2.9))
+    found = list(rules.measured(recipe, evidence(*rows)))
+    assert [finding.rule for finding in found] == ([rule] if rule else [])
+    assert all(says in finding.sentence() for finding in found)
+
+
+# C096
+@pytest.mark.parametrize(
+    ("num_steps", "rounds_cost", "rule"),
+    [
+        pytest.param(7, 0.2, ["evidence.too-deep"], id="past-the-knee"),
+        pytest.param(4, 0.2, [], id="near-miss-at-the-knee"),
+        pytest.param(7, 0.02, [], id="near-miss-verifying-costs-next-to-nothing"),
+    ],
+)
+def test_positions_that_do_not_pay_are_named(
+    recipe: Any, change: Any, num_steps: int, rounds_cost: float, rule: list[str]
+) -> None:
+    """Steps of 10 ms; each position costs the same share of one."""
+    survival = (0.92, 0.78, 0.67, 0.57, 0.38, 0.33, 0.30)[:num_steps]
+    length = 1 + sum(survival)
+    rows = (plain(1, 100.0), drafting(1, num_steps, 100 * length / (1 + rounds_cost * num_steps), length))
+    rows = (rows[0], drafting(1, num_steps, rows[1].tokens_per_second, length, survival=survival))
+    deep = change(target__revision=REVISION, draft__num_steps=num_steps)
+    found = list(rules.measured(deep, evidence(*rows)))
+    assert [finding.rule for finding in found] == rule
+    assert all("Write 4." in finding.sentence() for finding in found)
+
+
+def test_an_autoregressive_recipe_is_proven_by_its_own_row(change: Any) -> None:
+    plain_recipe = change(target__revision=REVISION, draft={"method": "none"}, policy__allow=["autoregressive"])
+    measured = evidence(ROWS[0], draft=DraftMeasured(method=Method.NONE, model="same"))
+    assert named(plain_recipe, measured) == []
+    assert rules.is_proven(plain_recipe, measured)
