@@ -4,17 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spec_toolkit.engine.arguments import Arguments
+from spec_toolkit.engine.command_line.parse import Written
 from spec_toolkit.errors import Finding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """One flag of a command, as the engine understands it."""
-
-    flag: str  # the engine's own spelling, "--tp-size", though "--tp" was written
-    destination: str  # the engine's name for it, "tp_size"
-    values: tuple[str, ...] = ()  # empty: a switch; a secret's are "***"
-    unknown: bool = False  # a shell variable stands in a value: what it holds is not known here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
