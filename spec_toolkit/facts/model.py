@@ -91,12 +91,13 @@ class Experts:
 class ModelShape:
     layers: int
     hidden_size: int
-    intermediate_size: int
+    intermediate_size: int  # of the dense layers; 0: there are none
     vocab_size: int
     attention: Attention
     experts: Experts | None = None
     mtp_layers: int = 0  # in the checkpoint
     per_layer_embedding: int = 0  # Gemma 4 E2B, E4B: width of the embedding each layer adds
+    double_width_layers: int = 0  # Gemma 4 E2B: layers that share KV have a dense part twice as wide
     tied_embeddings: bool = False
 
 
@@ -132,7 +133,7 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    bytes: int
+    bytes: int | None  # None: only its name is known, from the index
     dtype: str | None = None  # as safetensors spells it: BF16, F8_E4M3, U8
     shape: tuple[int, ...] | None = None
 
