@@ -35,6 +35,7 @@ class Pins:
     image: str | None = None
     flashinfer: str | None = None
     transformers_model_types: tuple[str, ...] | None = None  # that the image's transformers can read
+    compute_capabilities: tuple[tuple[int, int], ...] | None = None  # that the image's kernels are built for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,33 @@ class Workload:
     peak_concurrency: int | None = None  # requests at once
     context_tokens: int | None = None  # prompt and answer of one request
     longest_request_seconds: float | None = None
+    canary_prompt_tokens: int | None = None  # the longest prompt that is tried before traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What a draft may take of one rank's memory; None: no cap."""
+
+    draft_weights_gib: float | None = None
+    draft_kv_gib: float | None = None
+    temporary_kv_gib: float | None = None
+    may_run_autoregressive: bool = True  # where a cap is exceeded; False: the launch is refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What somebody saw on one rank of such a launch, in GiB; it goes before what is counted. None: nobody said."""
+
+    memory_gib: float | None = None  # of the GPU
+    free_before_load_gib: float | None = None
+    free_after_load_gib: float | None = None  # the target loaded, no draft
+    target_weights_gib: float | None = None
+    draft_weights_gib: float | None = None
+    draft_graphs_gib: float | None = None
+    kv_bytes_per_token: float | None = None  # target and draft
+    outside_gib: float | None = None  # activations, graphs, workspaces: all that is neither weights nor KV pool
+    autoregressive_fraction: float | None = None  # the memory fraction that served without speculation
+    autoregressive_spare_gib: float | None = None  # what was free then, after graphs were captured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +85,8 @@ class Situation:
     workload: Workload = Workload()
     environment: Mapping[str, str] = field(default_factory=dict)  # variables set for the engine
     require_graphs: bool = False  # a batch without a graph is refused, not warned of
+    steps: tuple[
+        int, ...
+    ] = ()  # step counts the engine is started with, where a plan lists them; empty: the launch's own
+    caps: Caps = Caps()
+    measured: Measured = Measured()
