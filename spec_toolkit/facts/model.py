@@ -101,6 +101,14 @@ class ModelShape:
     tied_embeddings: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisionTower:
+    """Of a model that sees images; the engine keeps more memory free for a larger one."""
+
+    layers: int
+    hidden_size: int
+
+
 class Weights(Enum):
     """How the bulk of a checkpoint's weights is stored."""
 
@@ -161,6 +169,7 @@ class Model:
     num_hidden_layers: int | None = None
     num_nextn_predict_layers: int | None = None
     dspark_block_size: int | None = None
+    vision: VisionTower | None = None  # vision_config's; None: none, or not known
     tokenizer: str | None = None  # "sha256:..." over vocabulary, merges, special tokens and chat template
     tensors: Mapping[str, Tensor] | None = field(default=None, repr=False)  # from the weight index or headers
     unindexed_files: tuple[str, ...] = ()  # weight files in the folder that the index does not name
