@@ -33,7 +33,8 @@ Sha256 = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$", description="'sha
 Image = Annotated[
     str,
     Meta(
-        pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$", description="an image by digest, name@sha256:<64 hexadecimal digits>"
+        pattern=r"^[^\s@]+(@sha256:[0-9a-f]{64})?$",
+        description="an image's name, name:tag, or better by digest, name@sha256:<64 hexadecimal digits>",
     ),
 ]
 Flag = Annotated[
@@ -124,7 +125,7 @@ class ExtraArg(Record, frozen=True, kw_only=True):
 
 class Engine(Record, frozen=True, kw_only=True):
     sglang: Version
-    image: Image | None = None
+    image: Image | None = None  # a name without a digest is open: `spec-toolkit pin` adds it
     patches: tuple[Word, ...] = ()  # by id, beyond those every deployment needs
     overlap: bool = True  # overlap scheduling: what production runs
     dtype: Word | None = None  # open: the checkpoint says

@@ -212,7 +212,7 @@ def _open(recipe: Recipe) -> Iterator[tuple[str, str]]:
         yield "target.tokenizer", f"a changed vocabulary or chat template would go unnoticed; {pin}"
     if recipe.is_rehearsal:
         return
-    if recipe.engine.image is None:
+    if "@" not in (recipe.engine.image or ""):
         yield "engine.image", f"another image may be another engine; {pin}"
     if recipe.evidence is None:
         yield "evidence", "no measured rows, so no break-even"
