@@ -84,6 +84,7 @@ class Situation:
     engine: EngineFacts
     workload: Workload = Workload()
     environment: Mapping[str, str] = field(default_factory=dict)  # variables set for the engine
+    loads_knob: bool = False  # our runtime_knob patch: steps come from outside, under attention data parallelism too
     require_graphs: bool = False  # a batch without a graph is refused, not warned of
     steps: tuple[
         int, ...

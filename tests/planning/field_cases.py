@@ -178,30 +178,17 @@ def of_recipe(changes: Mapping[str, Any]) -> Iterator[Finding]:
 def build(data: Mapping[str, Any]) -> Situation:
     tables = load_tables()
     gpu = data.get("gpu")
-    pins = msgspec.convert(data.get("pins", {}), _PinsData)
     return Situation(
         arguments=msgspec.convert(data.get("server_args", {}), Arguments, strict=True),
         target=build_model(data.get("target", {}), "target"),
         draft=build_model(data["draft"], "draft") if "draft" in data else None,
         site=Site(gpu=gpu, facts=tables.gpus.get(gpu), gpus_per_node=data.get("count", 1), nodes=data.get("nodes", 1)),
-        pins=Pins(
-            sglang=pins.sglang or tables.engine.version,
-            image=pins.image,
-            flashinfer=pins.flashinfer,
-            transformers_model_types=pins.transformers_model_types,
-        ),
+        pins=msgspec.convert({"sglang": tables.engine.version} | data.get("pins", {}), Pins),
         engine=tables.engine,
         workload=Workload(**data.get("workload", {})),
         environment={str(name): str(value) for name, value in data.get("env", {}).items()},
         require_graphs=data.get("require_graphs", False),
     )
-
-
-class _PinsData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    sglang: str | None = None
-    image: str | None = None
-    flashinfer: str | None = None
-    transformers_model_types: tuple[str, ...] | None = None
 
 
 def build_model(data: Mapping[str, Any], name: str) -> Model:

@@ -15,7 +15,7 @@ from spec_toolkit.planning.situation import Situation
 _DRAFT = "speculative_draft_model_path"
 ASSISTANTS = frozenset({"Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"})
 _FOR_ASSISTANTS = frozenset({"EAGLE", "NEXTN", "FROZEN_KV_MTP"})
-_NEEDS_ASSISTANT = frozenset({"Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration"})
+NEEDS_ASSISTANT = frozenset({"Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration"})
 _FROM_HIDDEN_STATES = frozenset({"EAGLE", "NEXTN"})  # their draft reads the target's last hidden state as it is
 _STRETCHES = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 _ON = frozenset({"1", "true", "yes", "y", "t", "on"})
@@ -48,7 +48,7 @@ def assistant_missing(situation: Situation) -> Iterator[Finding]:
     target, algorithm = situation.target, algorithm_of(situation)
     named = situation.arguments.speculative_draft_model_path not in {None, situation.arguments.model_path}
     if (
-        target.architecture in _NEEDS_ASSISTANT
+        target.architecture in NEEDS_ASSISTANT
         and algorithm in _FOR_ASSISTANTS
         and not named
         and situation.draft is None
