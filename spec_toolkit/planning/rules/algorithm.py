@@ -1,0 +1,140 @@
+"""Rules about the algorithm that a launch asks for, per architecture. Pure.
+
+The engine turns names into algorithms late (upper case, NEXTN into EAGLE, either into FROZEN_KV_MTP before a Gemma 4 assistant), and
+DeepSeek V4's own check runs before that. Read in SGLang 0.5.23: `arg_groups/speculative_hook.py`, `arg_groups/deepseek_v4_hook.py`,
+`speculative/adaptive_spec_params.py`. What `REFUSED_BY_ENGINE` names is compared with its resolver by
+`tests/planning/rules/test_engine_agrees.py`.
+"""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.planning.rules import resolved
+from spec_toolkit.planning.rules.resolved import Family
+from spec_toolkit.planning.rules.version import release_of
+from spec_toolkit.planning.situation import Situation
+
+REFUSED_BY_ENGINE = frozenset({"algorithm.unknown", "algorithm.v4", "algorithm.adaptive-steps", "features.draft-model"})
+
+_NAMES = ("EAGLE", "NEXTN", "EAGLE3", "FROZEN_KV_MTP", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "UNO")
+_NEEDS_A_MODEL = frozenset({"EAGLE3", "STANDALONE", "DFLASH"})
+_ON_V4 = ("EAGLE", "DSPARK")
+_STEPS_WHERE_NO_FILE_SAYS = (0, 1, 3, 5, 7)  # of the engine's built-in table, all batch sizes together
+_ALGORITHM, _STEPS, _TOPK, _WIDTH = (
+    "speculative_algorithm",
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+)
+_SPEC_V2 = "SGLANG_ENABLE_SPEC_V2"
+_CHAIN_ONLY_FROM, _CHAIN_ONLY_TO = (
+    (0, 5, 5),
+    (0, 5, 9),
+)  # releases of which C067 tells; the docs of that time say the same
+
+
+def known_algorithm(situation: Situation) -> Iterator[Finding]:
+    asked = situation.arguments.speculative_algorithm
+    if asked is None or asked.upper() in _NAMES or asked.upper() == "NONE":
+        return
+    close = get_close_matches(asked.upper(), _NAMES, n=1)
+    remedy = f"Did you mean {close[0]}?" if close else f"It knows {', '.join(_NAMES)}."
+    yield refuse("algorithm.unknown", _ALGORITHM, f"is '{asked}'", "the engine knows no such algorithm", remedy)
+
+
+def v4_algorithm(situation: Situation) -> Iterator[Finding]:
+    """C018: V4's check sees the name as it was typed."""
+    asked = situation.arguments.speculative_algorithm
+    if asked is None or asked in _ON_V4 or resolved.family_of(situation.target) is not Family.V4:
+        return
+    name = "EAGLE" if asked.upper() == "NEXTN" else asked.upper()
+    found, why = f"is {asked}", "for DeepSeek V4 the engine takes EAGLE and DSPARK alone, spelled so"
+    if name in _ON_V4:
+        yield correct("algorithm.v4", _ALGORITHM, found, why, f"Planned with {name}; write that.")
+    elif name in _NAMES:
+        yield refuse("algorithm.v4", _ALGORITHM, found, why, "Use one of the two.")
+
+
+def adaptive(situation: Situation) -> Iterator[Finding]:
+    """C021, C031: what is asked and dropped with one line in a log."""
+    if not situation.arguments.speculative_adaptive or not situation.arguments.speculates:
+        return
+    dropped = resolved.why_not_adaptive(situation)
+    if dropped is not None:
+        yield warn(
+            "algorithm.adaptive-ignored",
+            "speculative_adaptive",
+            "is asked for, and the engine runs without it",
+            dropped[1],
+            "Planned with the steps as written; leave it out.",
+        )
+
+
+def adaptive_steps(situation: Situation) -> Iterator[Finding]:
+    asked, candidates = situation.arguments, _STEPS_WHERE_NO_FILE_SAYS
+    if asked.speculative_adaptive_config is not None or situation.loads_knob or not resolved.is_adaptive(situation):
+        return
+    if asked.speculative_num_steps is not None and asked.speculative_num_steps not in candidates:
+        yield refuse(
+            "algorithm.adaptive-steps",
+            _STEPS,
+            f"is {asked.speculative_num_steps}",
+            f"without a file of its own adaptive speculation moves between {', '.join(map(str, candidates))}",
+            "Write one of those, or name a file that holds this one.",
+        )
+
+
+def draft_model(situation: Situation) -> Iterator[Finding]:
+    """An algorithm whose draft is a model of its own, and no such model. Gemma 4's are `pairing`'s to miss."""
+    algorithm, named = resolved.algorithm_of(situation), situation.arguments.speculative_draft_model_path
+    if algorithm is None or named is not None or situation.draft is not None:
+        return
+    where, found = "speculative_draft_model_path", "is left out"
+    if algorithm in _NEEDS_A_MODEL:
+        why = f"the draft of {algorithm} is a model of its own"
+        yield refuse("features.draft-model", where, found, why, "Name the draft model.")
+    elif algorithm == "DSPARK" and situation.target.shape is not None and situation.target.dspark_block_size is None:
+        why = (
+            "DSPARK drafts with stages in the checkpoint or with a model of its own, and this checkpoint has no stages"
+        )
+        yield refuse("features.draft-model", where, found, why, "Name the draft model, or use EAGLE.")
+
+
+def without_algorithm(situation: Situation) -> Iterator[Finding]:
+    asked = situation.arguments
+    if asked.speculates:
+        return
+    for where in (_STEPS, _TOPK, _WIDTH, "speculative_draft_model_path"):
+        value = getattr(asked, where)
+        if value is not None:
+            why = "without speculative_algorithm the engine drafts nothing and serves autoregressively"
+            yield warn("algorithm.missing", where, f"is {value}", why, "Name the algorithm, or leave it out.")
+            return
+
+
+def tree_in_spec_v2(situation: Situation) -> Iterator[Finding]:
+    """C067. In 0.5.23 nothing reads the variable: overlap with speculation is the rule, and trees are part of it."""
+    if situation.environment.get(_SPEC_V2, "").lower() not in {"1", "true", "yes"}:
+        return
+    topk, pinned = situation.arguments.speculative_eagle_topk or 1, release_of(situation.pins.sglang)
+    if topk > 1 and pinned is not None and _CHAIN_ONLY_FROM <= pinned[0] <= _CHAIN_ONLY_TO:
+        yield refuse(
+            "algorithm.spec-v2-chain",
+            _TOPK,
+            f"is {topk}, with {_SPEC_V2}={situation.environment[_SPEC_V2]}",
+            f"on {situation.pins.sglang} speculation under the overlap schedule verifies chains alone",
+            f"Write 1, unset the variable, or use {situation.engine.version}.",
+        )
+
+
+RULES = (
+    known_algorithm,
+    v4_algorithm,
+    draft_model,
+    adaptive,
+    adaptive_steps,
+    tree_in_spec_v2,
+    without_algorithm,
+)

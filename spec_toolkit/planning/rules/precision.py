@@ -1,0 +1,57 @@
+"""Rules about number formats that a launch asks for: of the KV cache, and of weights the checkpoint has settled already. Pure.
+
+Read in SGLang 0.5.23: `_dsa_kv_cache_dtype_default`, `_deepseek_v4_kv_cache_dtype`, `_mla_kv_cache_dtype_checks` of
+`arg_groups/overrides.py`.
+"""
+
+from collections.abc import Iterator
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.planning.rules import resolved
+from spec_toolkit.planning.rules.resolved import Family
+from spec_toolkit.planning.situation import Situation
+
+REFUSED_BY_ENGINE = frozenset({"precision.kv-sparse", "precision.kv-v4", "precision.kv-trtllm"})
+
+_KV = "kv_cache_dtype"
+_OPEN = frozenset({None, "auto"})
+
+
+def kv_cache(situation: Situation) -> Iterator[Finding]:
+    """C084's half about KV, and which formats the sparse families have kernels for."""
+    asked, family = situation.arguments.kv_cache_dtype, resolved.family_of(situation.target)
+    if asked in _OPEN:
+        return
+    found = f"is {asked}"
+    if family is Family.DSA and asked not in {"bf16", "bfloat16", "fp8_e4m3"}:
+        why = "sparse attention keeps its cache in bfloat16 or fp8_e4m3"
+        yield refuse("precision.kv-sparse", _KV, found, why, "Write one of them, or leave it out.")
+    elif family is Family.V4 and asked == "bf16":
+        why = "for DeepSeek V4 the engine takes the long spelling alone"
+        yield correct("precision.kv-v4", _KV, found, why, "Planned with bfloat16; write that.")
+    elif family is Family.V4 and asked not in {"bfloat16", "fp8_e4m3"}:
+        why = "DeepSeek V4 keeps its cache in fp8_e4m3 or bfloat16"
+        yield refuse("precision.kv-v4", _KV, found, why, "Write one of them, or leave it out.")
+    elif {"trtllm_mla", "cutedsl_mla"} & _backends(situation) and asked not in {"bf16", "bfloat16", "fp8_e4m3"}:
+        why = "the MLA kernels for Blackwell read bfloat16 or fp8_e4m3"
+        yield refuse("precision.kv-trtllm", _KV, found, why, "Write one of them, or leave it out.")
+    elif asked == "fp8_e5m2":
+        why = "its two bits of mantissa cost accuracy, and few kernels read it: it has ended engines of this kind"
+        yield warn("precision.kv-e5m2", _KV, found, why, "Write fp8_e4m3 where an FP8 cache is wanted.")
+
+
+def redundant(situation: Situation) -> Iterator[Finding]:
+    """C084: what the checkpoint says already."""
+    asked, stored = situation.arguments.quantization, situation.target.quantization
+    if asked is not None and stored is not None and stored.method == asked == "fp8":
+        why = "the checkpoint is stored so and says it; asked for again, the engine has converted it twice"
+        yield warn("precision.redundant", "quantization", f"is {asked}", why, "Leave it out.")
+
+
+def _backends(situation: Situation) -> frozenset[str | None]:
+    backends = resolved.backends_of(situation)
+    return frozenset({backends.base, backends.decode})
+
+
+RULES = (kv_cache, redundant)

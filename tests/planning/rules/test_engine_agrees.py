@@ -1,0 +1,390 @@
+"""What rules say the engine would refuse, and what it would choose, against its own resolver: one process, a fork a launch."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from typing import Any
+
+import pytest
+
+from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.resolve import resolve_many
+from spec_toolkit.launch.resolving.records import Answer, DescribedGpu, Outcome, Question
+from spec_toolkit.planning.rules import (
+    acceptance,
+    algorithm,
+    backend,
+    draft_parallel,
+    engine_shape,
+    lora,
+    parallel,
+    precision,
+    prefill,
+    resolved,
+)
+from spec_toolkit.planning.rules import (
+    cache as caches,
+)
+from spec_toolkit.planning.situation import Situation
+from tests.planning.field_cases import build, of_launch
+from tests.planning.rules.engine_models import ASSISTANT_E4B, CONFIGS
+
+pytestmark = pytest.mark.engine
+
+_MODULES = (acceptance, algorithm, backend, caches, draft_parallel, engine_shape, lora, parallel, precision, prefill)
+CLAIMED: frozenset[str] = frozenset().union(*(module.REFUSED_BY_ENGINE for module in _MODULES))
+CHAIN = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
+TREE = {**CHAIN, "speculative_eagle_topk": 2, "speculative_num_draft_tokens": 4}
+NGRAM = {"speculative_algorithm": "NGRAM"}
+DSPARK = {"speculative_algorithm": "DSPARK"}
+FROZEN = {**CHAIN, "speculative_algorithm": "NEXTN", "speculative_num_draft_tokens": 4}
+DP8 = {"tp_size": 8, "attn_dp_size": 8}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """`rule`: the finding that says the engine does not take it; empty: it does."""
+
+    name: str
+    model: str
+    asked: dict[str, Any]
+    rule: str = ""
+    gpu: str = "h200"
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def with_assistant(self) -> bool:
+        return self.model == "gemma" and (self.asked.get("speculative_algorithm") or "").upper() in {"NEXTN", "EAGLE"}
+
+    @property
+    def nodes(self) -> int:
+        return self.asked.get("nnodes", 1)
+
+    def situation(self) -> Situation:
+        draft = {"draft": ASSISTANT_E4B | {"model": "draft"}} if self.with_assistant else {}
+        parts = {"server_args": self.arguments(), "target": CONFIGS[self.model] | {"model": "target"}, "env": self.env}
+        return build(parts | draft | {"gpu": self.gpu, "count": 16, "nodes": self.nodes})
+
+    def arguments(self) -> dict[str, Any]:
+        draft = {"speculative_draft_model_path": "draft"} if self.with_assistant else {}
+        return {"model_path": "target", **draft, **self.asked}
+
+    def question(self) -> Question:
+        facts = load_tables().gpus[self.gpu]
+        assert facts.compute_capability.v is not None
+        assert facts.memory_mib.v is not None
+        gpu = DescribedGpu(
+            name=f"NVIDIA {facts.name.v}",
+            capability=facts.compute_capability.v,
+            memory_mib=facts.memory_mib.v,
+            multiprocessors=facts.multiprocessors.v,
+            count=16,
+        )
+        files = {"target/config.json": CONFIGS[self.model], "draft/config.json": ASSISTANT_E4B}
+        return Question(argv=tuple(spelled(self.arguments())), gpu=gpu, files=files, environment=self.env)
+
+    def objections(self) -> list[Finding]:
+        """Ours, to what the engine is said to refuse; what the engine corrects by itself is none."""
+        refusals = (f for f in of_launch(self.situation()) if f.verdict in {Verdict.REFUSE, Verdict.CORRECT})
+        return [f for f in refusals if f.verdict is Verdict.REFUSE or f.rule in CLAIMED]
+
+
+def spelled(asked: dict[str, Any]) -> Iterator[str]:
+    for name, value in asked.items():
+        flag = "--" + name.replace("_", "-")
+        match value:
+            case True:
+                yield flag
+            case list():
+                yield from (flag, *map(str, value))
+            case _:
+                yield f"{flag}={value}"
+
+
+TABLE = (
+    # C018
+    Launch("v4-nextn", "v4", {**CHAIN, "speculative_algorithm": "NEXTN"}, "algorithm.v4"),
+    Launch("v4-lower-case", "v4", {**CHAIN, "speculative_algorithm": "eagle"}, "algorithm.v4"),
+    Launch("v4-eagle3", "v4", {**CHAIN, "speculative_algorithm": "EAGLE3"}, "algorithm.v4"),
+    Launch("v4-without-topk", "v4", {"speculative_algorithm": "EAGLE", "speculative_num_steps": 2}, "shape.v4-topk"),
+    Launch("v4-tree", "v4", TREE, "shape.v4-topk"),
+    Launch(
+        "v4-topk-alone", "v4", {"speculative_algorithm": "EAGLE", "speculative_eagle_topk": 1}, "shape.steps-missing"
+    ),
+    Launch("v4-eagle", "v4", CHAIN),
+    Launch("v4-dspark", "v4-dspark", DSPARK),
+    Launch("v4-dspark-without-stages", "v4", DSPARK),
+    Launch("v3-nextn", "v3", {**CHAIN, "speculative_algorithm": "NEXTN"}),
+    Launch("v3-lower-case", "v3", {**CHAIN, "speculative_algorithm": "eagle"}),
+    Launch("v3-nothing-but-eagle", "v3", {"speculative_algorithm": "EAGLE"}),
+    Launch("v3-unknown", "v3", {"speculative_algorithm": "EAGEL"}, "algorithm.unknown"),
+    Launch(
+        "v3-steps-alone", "v3", {"speculative_algorithm": "EAGLE", "speculative_num_steps": 2}, "shape.topk-missing"
+    ),
+    Launch(
+        "v3-topk-alone", "v3", {"speculative_algorithm": "EAGLE", "speculative_eagle_topk": 1}, "shape.steps-missing"
+    ),
+    Launch(
+        "v3-width-alone",
+        "v3",
+        {"speculative_algorithm": "EAGLE", "speculative_num_draft_tokens": 4},
+        "shape.steps-missing",
+    ),
+    Launch("v3-wide-chain", "v3", {**CHAIN, "speculative_num_draft_tokens": 16}),  # C015
+    Launch("v3-width-three", "v3", {**CHAIN, "speculative_num_steps": 2, "speculative_num_draft_tokens": 3}),  # C017
+    Launch("v3-five-steps", "v3", {**CHAIN, "speculative_num_steps": 5}),  # C022
+    # C021
+    Launch("adaptive", "v3", {**CHAIN, "speculative_adaptive": True}),
+    Launch("adaptive-tree", "v3", {**TREE, "speculative_adaptive": True}),
+    Launch(
+        "adaptive-two-steps",
+        "v3",
+        {**CHAIN, "speculative_num_steps": 2, "speculative_adaptive": True},
+        "algorithm.adaptive-steps",
+    ),
+    Launch(
+        "adaptive-two-steps-under-dp", "v3", {**CHAIN, **DP8, "speculative_num_steps": 2, "speculative_adaptive": True}
+    ),
+    Launch("adaptive-assistant", "gemma", {**FROZEN, "speculative_adaptive": True}),
+    # blocks
+    Launch("dspark-width", "v4-dspark", {**DSPARK, "speculative_num_draft_tokens": 4}, "shape.block-width"),
+    Launch("dspark-width-right", "v4-dspark", {**DSPARK, "speculative_num_draft_tokens": 6}),
+    Launch(
+        "dspark-block", "v4-dspark", {**DSPARK, "speculative_dspark_block_size": 3, "speculative_num_draft_tokens": 4}
+    ),
+    Launch("dspark-steps", "v4-dspark", {**DSPARK, "speculative_num_steps": 3}),
+    Launch("dflash-alone", "v3", {"speculative_algorithm": "DFLASH"}, "features.draft-model"),
+    # acceptance
+    Launch("rejection", "v3", {**CHAIN, "speculative_use_rejection_sampling": True}),
+    Launch(
+        "rejection-tree",
+        "v3",
+        {**TREE, "attention_backend": "fa3", "speculative_use_rejection_sampling": True},
+        "features.rejection-needs-chain",
+    ),
+    Launch(
+        "rejection-threshold",
+        "v3",
+        {**CHAIN, "speculative_use_rejection_sampling": True, "speculative_accept_threshold_acc": 0.9},
+        "acceptance.thresholds-with-rejection",
+    ),
+    # C028
+    Launch("gemma-fa3", "gemma", {"attention_backend": "fa3"}, "backend.gemma"),
+    Launch("gemma-flashinfer", "gemma", {"attention_backend": "flashinfer"}, "backend.gemma"),
+    Launch("gemma-half-fa3", "gemma", {"decode_attention_backend": "fa3"}, "backend.gemma"),
+    Launch("gemma-triton", "gemma", {"attention_backend": "triton"}),
+    Launch("gemma-trtllm", "gemma", {"attention_backend": "trtllm_mha"}, gpu="b200"),
+    Launch("gemma-assistant", "gemma", FROZEN),
+    Launch("flex", "v3", {**CHAIN, "attention_backend": "flex_attention"}, "backend.flex"),
+    Launch("ngram-pages", "v3", {**NGRAM, "attention_backend": "fa3", "page_size": 64}, "backend.page-tree"),
+    Launch("ngram-pages-flashinfer", "v3", {**NGRAM, "attention_backend": "flashinfer", "page_size": 64}),
+    # C083, C084
+    Launch("v32-e5m2", "v32", {"kv_cache_dtype": "fp8_e5m2"}, "precision.kv-sparse"),
+    Launch("v32-e4m3", "v32", {"kv_cache_dtype": "fp8_e4m3"}),
+    Launch("v4-e5m2", "v4", {"kv_cache_dtype": "fp8_e5m2"}, "precision.kv-v4"),
+    Launch("v4-bf16", "v4", {"kv_cache_dtype": "bf16"}, "precision.kv-v4"),
+    Launch("v4-bfloat16", "v4", {"kv_cache_dtype": "bfloat16"}),
+    Launch("v3-e5m2", "v3", {"quantization": "fp8", "kv_cache_dtype": "fp8_e5m2"}),
+    Launch("v3-e5m2-b200", "v3", {"kv_cache_dtype": "fp8_e5m2"}, "precision.kv-trtllm", gpu="b200"),
+    # C029, C031, C033
+    Launch("dp", "v3", {**CHAIN, **DP8}),
+    Launch("dp-old-spelling", "v3", {**CHAIN, "tp_size": 8, "dp_size": 8, "enable_dp_attention": True}),
+    Launch(
+        "dp-standalone",
+        "v3",
+        {**CHAIN, **DP8, "speculative_algorithm": "STANDALONE", "speculative_draft_model_path": "target"},
+        "draft-parallel.dp-algorithm",
+    ),
+    Launch("dp-ngram", "v3", {**NGRAM, **DP8}, "draft-parallel.dp-algorithm"),
+    Launch("dp-dspark", "v4-dspark", {**DSPARK, **DP8}, "draft-parallel.lm-head"),
+    Launch("dp-dspark-head", "v4-dspark", {**DSPARK, **DP8, "enable_dp_lm_head": True}),
+    Launch(
+        "dp-dspark-deepep",
+        "v4-dspark",
+        {**DSPARK, **DP8, "enable_dp_lm_head": True, "moe_a2a_backend": "deepep"},
+        "draft-parallel.exchange",
+    ),
+    Launch(
+        "dp-dspark-megamoe",
+        "v4-dspark",
+        {**DSPARK, **DP8, "enable_dp_lm_head": True, "moe_a2a_backend": "megamoe"},
+        gpu="b200",
+    ),
+    Launch(
+        "dp-dspark-ragged",
+        "v4-dspark",
+        {**DSPARK, **DP8, "enable_dp_lm_head": True, "moe_a2a_backend": "megamoe"},
+        "draft-parallel.ragged",
+        gpu="b200",
+        env={"SGLANG_RAGGED_VERIFY_MODE": "compact"},
+    ),
+    Launch(
+        "dp-dspark-other-exchange",
+        "v4-dspark",
+        {**DSPARK, **DP8, "enable_dp_lm_head": True, "speculative_moe_a2a_backend": "deepep"},
+        "draft-parallel.exchange",
+    ),
+    Launch(
+        "dp-dspark-cp",
+        "v4-dspark",
+        {**DSPARK, "tp_size": 8, "attn_dp_size": 2, "attn_cp_size": 2, "enable_dp_lm_head": True},
+        "draft-parallel.cp",
+    ),
+    # C101
+    Launch("pp", "v3", {**CHAIN, "tp_size": 8, "pp_size": 2, "nnodes": 2}, "draft-parallel.pipeline"),
+    Launch("pp-prefill", "v3", {**CHAIN, "tp_size": 8, "pp_size": 2, "nnodes": 2, "disaggregation_mode": "prefill"}),
+    Launch("pp-without", "v3", {"tp_size": 8, "pp_size": 2, "nnodes": 2}),
+    Launch("pp-ngram", "v3", {**NGRAM, "pp_size": 2, "disaggregation_mode": "prefill"}, "draft-parallel.pipeline"),
+    Launch("pp-switched-on", "v3", {**CHAIN, "pp_size": 2}, env={"SGLANG_ENABLE_PP_SPEC": "1"}),
+    Launch(
+        "pp-switched-on-dp",
+        "v3",
+        {**CHAIN, **DP8, "pp_size": 2},
+        "draft-parallel.pipeline",
+        env={"SGLANG_ENABLE_PP_SPEC": "1"},
+    ),
+    # layouts
+    Launch("dp-uneven", "v3", {"tp_size": 8, "attn_dp_size": 3}, "layout.dp-attention"),
+    Launch("nodes-uneven", "v3", {"tp_size": 8, "nnodes": 3}, "layout.nodes"),
+    Launch("copies-over-nodes", "v3", {"tp_size": 8, "dp_size": 2, "nnodes": 2}, "layout.copies-over-nodes"),
+    Launch("copies-and-ranks", "v3", {**DP8, "dp_size": 2}, "layout.copies-and-ranks"),
+    Launch("cp-uneven", "v3", {"tp_size": 8, "attn_cp_size": 3}, "layout.cp"),
+    Launch("moe-dp", "v3", {"tp_size": 8, "moe_dp_size": 2, "ep_size": 8}, "layout.moe-dp"),
+    Launch("two-batches", "v3", {"tp_size": 8, "enable_two_batch_overlap": True}, "layout.overlap-two-batches"),
+    Launch("head-for-nobody", "v3", {"tp_size": 8, "enable_dp_lm_head": True}),
+    # C043, C045
+    Launch("lora-assistant", "gemma", {**FROZEN, "lora_paths": ["a=org/a"]}, "lora.algorithm"),
+    Launch("lora-eagle", "v3", {**CHAIN, "lora_paths": ["a=org/a"]}),
+    Launch("lora-off", "gemma", FROZEN),
+    Launch("lora-adaptive", "v3", {**CHAIN, "speculative_adaptive": True, "lora_paths": ["a=org/a"]}, "lora.adaptive"),
+    Launch(
+        "lora-ragged",
+        "v4-dspark",
+        {**DSPARK, "lora_paths": ["a=org/a"]},
+        "lora.ragged",
+        env={"SGLANG_RAGGED_VERIFY_MODE": "compact"},
+    ),
+    # C064, C099
+    Launch(
+        "radix-assistant",
+        "gemma",
+        {**FROZEN, "disaggregation_mode": "decode", "disaggregation_decode_enable_radix_cache": True},
+        "cache.decode-radix",
+    ),
+    Launch(
+        "radix-nextn",
+        "v3",
+        {
+            **CHAIN,
+            "speculative_algorithm": "NEXTN",
+            "disaggregation_mode": "decode",
+            "disaggregation_decode_enable_radix_cache": True,
+        },
+    ),
+    Launch("mixed-assistant", "gemma", {**FROZEN, "enable_mixed_chunk": True}),
+    Launch("mixed-eagle", "v3", {**CHAIN, "enable_mixed_chunk": True}),
+    Launch("chunk-pages", "v32", {"chunked_prefill_size": 100}, "prefill.chunk-pages"),
+    Launch("chunk-pages-of-ranks", "v4", {**DP8, "chunked_prefill_size": 1024}, "prefill.chunk-pages"),
+    Launch("chunk-whole", "v4", {**DP8, "chunked_prefill_size": 4096}),
+)
+
+# Every backend with every page and width, on the families that let one choose.
+_BACKENDS = (None, "flashinfer", "fa3", "fa4", "triton", "flashmla", "trtllm_mla", "cutedsl_mla", "trtllm_mha")
+MATRIX = tuple(
+    Launch(
+        f"{model}-{gpu}-{name}-{page}-{topk}",
+        model,
+        {
+            **CHAIN,
+            "speculative_eagle_topk": topk,
+            "speculative_num_draft_tokens": 4,
+            **({"attention_backend": name} if name else {}),
+            **({"page_size": page} if page else {}),
+        },
+        gpu=gpu,
+    )
+    for model, gpu, name, page, topk in product(("v3", "v32", "gemma"), ("h200", "b200"), _BACKENDS, (None, 64), (1, 2))
+)
+
+
+def layouts(count: int) -> tuple[Launch, ...]:
+    """A sample of all layouts, the same every time."""
+    choose = random.Random(5)  # noqa: S311 - a sample
+    algorithms = (("v3", {}), ("v3", CHAIN), ("v3", NGRAM), ("v4-dspark", DSPARK), ("v32", CHAIN), ("gemma", FROZEN))
+    found = []
+    for number in range(count):
+        model, asked = choose.choice(algorithms)
+        sizes = {
+            "tp_size": choose.choice((4, 8, 16)),
+            "attn_dp_size": choose.choice((1, 1, 2, 3, 8)),
+            "dp_size": choose.choice((1, 1, 1, 2)),
+            "pp_size": choose.choice((1, 1, 2)),
+            "nnodes": choose.choice((1, 1, 2, 3)),
+            "attn_cp_size": choose.choice((1, 1, 1, 2)),
+            "enable_dp_lm_head": choose.choice((True, False)),
+        }
+        mode = choose.choice(({}, {}, {"disaggregation_mode": "prefill"}))
+        sizes = {name: value for name, value in sizes.items() if value not in {1, False}}
+        found.append(Launch(f"layout-{number}", model, {**asked, **sizes, **mode}))
+    return tuple(found)
+
+
+LAYOUTS = layouts(120)
+
+
+@cache
+def answers() -> dict[str, Answer]:
+    launches = (*TABLE, *MATRIX, *LAYOUTS)
+    assert len({launch.name for launch in launches}) == len(launches)
+    given = resolve_many([launch.question() for launch in launches])
+    return {launch.name: answer for launch, answer in zip(launches, given, strict=True)}
+
+
+def is_taken(answer: Answer) -> bool:
+    fails_comparing = answer.kind == "TypeError" and answer.at.startswith(
+        "speculative_hook.py"
+    )  # None with 1: no start either
+    assert answer.outcome is not Outcome.UNANSWERED or fails_comparing, (
+        f"{answer.kind}: {answer.sentence} ({answer.at})"
+    )
+    return answer.outcome is Outcome.RESOLVED
+
+
+@pytest.mark.parametrize("launch", TABLE, ids=lambda launch: launch.name)
+def test_the_engine_takes_a_launch_where_no_rule_says_it_would_refuse(launch):
+    objections, answer = launch.objections(), answers()[launch.name]
+    assert bool(launch.rule) is not is_taken(answer), f"{answer.kind}: {answer.sentence}"
+    assert (launch.rule in {f.rule for f in objections}) if launch.rule else not objections, objections
+
+
+@pytest.mark.parametrize("launch", [*MATRIX, *LAYOUTS], ids=lambda launch: launch.name)
+def test_no_backend_and_no_layout_is_judged_otherwise_than_by_the_engine(launch):
+    objections, answer = launch.objections(), answers()[launch.name]
+    claimed = [f for f in objections if f.rule in CLAIMED]
+    if is_taken(answer):
+        assert not claimed
+    else:
+        assert objections, f"{answer.kind}: {answer.sentence} ({answer.at})"
+
+
+@pytest.mark.parametrize("launch", [*TABLE, *MATRIX, *LAYOUTS], ids=lambda launch: launch.name)
+def test_what_a_launch_leaves_open_is_filled_in_as_the_engine_does(launch):
+    answer, situation = answers()[launch.name], launch.situation()
+    if not is_taken(answer):
+        return
+    backends = resolved.backends_of(situation)
+    seen = answer.arguments
+    assert (backends.prefill, backends.decode) == (answer.prefill_attention, answer.decode_attention)
+    assert resolved.page_tokens(situation) == seen["page_size"]
+    assert resolved.kv_is_fp8(situation) is (seen["kv_cache_dtype"] == "fp8_e4m3")
+    assert resolved.is_adaptive(situation) is bool(seen["speculative_adaptive"])
+    if resolved.algorithm_of(situation) in resolved.CHAIN_OR_TREE:
+        assert resolved.algorithm_of(situation) == seen["speculative_algorithm"]
+        assert resolved.branches_of(situation) == seen["speculative_eagle_topk"]
+
+
+def test_every_rule_that_speaks_for_the_engine_is_put_to_it():
+    assert {launch.rule for launch in TABLE if launch.rule} == CLAIMED
