@@ -1,7 +1,6 @@
 """Reads a model's folder: configuration, names and sizes of its tensors, hashes that pin it. Touches the disk, loads no weight."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.json_file import not_as_it_should_be, read_object
 from spec_toolkit.facts.records import Checkpoint
+from spec_toolkit.facts.safetensors_files import INDEX, read_headers, read_index
 from spec_toolkit.facts.tokenizer import tokenizer_hash
 from spec_toolkit.shipped import rehearsal
 
 _REHEARSAL = "rehearsal:"
-_LARGEST_HEADER = 100_000_000  # bytes; the safetensors format's own bound
 # What the engine reads of a folder. A model card or a licence may change without changing an answer.
 _DECIDING = (
     *("*config.json", "*.safetensors", "*.safetensors.index.json", "*.py"),
@@ -90,39 +89,11 @@ def _count(config: Mapping[str, Any], key: str, path: Path) -> int | None:
 
 def _read_tensors(folder: Path) -> dict[str, int]:
     """Bytes by tensor name, from the headers of all weight files; the index, where there is one, must agree on the names."""
-    tensors: dict[str, int] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        tensors.update(_read_header(path))
+    tensors = {name: tensor.bytes or 0 for name, tensor in read_headers(folder).items()}
     if not tensors:
         raise not_as_it_should_be(folder, "holds no safetensors file")
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        promised = read_object(index).get("weight_map")
-        if not isinstance(promised, dict):
-            raise not_as_it_should_be(index, "has no weight_map")
-        missing = promised.keys() - tensors.keys()
-        if missing:
-            found = f"promises {len(missing):,} tensors that no weight file holds, such as {min(missing)!r}"
-            raise not_as_it_should_be(index, found)
-    return tensors
-
-
-def _read_header(path: Path) -> dict[str, int]:
-    """A safetensors file opens with eight bytes of header length, little-endian, and the header as JSON."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(_LARGEST_HEADER, size - 8):
-            raise not_as_it_should_be(path, f"is cut short or no safetensors file ({size:,} bytes)")
-        text = file.read(length)
-    try:
-        header = json.loads(text)
-        header.pop("__metadata__", None)
-        ends = {name: entry["data_offsets"] for name, entry in header.items()}
-        tensors = {str(name): int(end) - int(start) for name, (start, end) in ends.items()}
-        last = max((int(end) for _, end in ends.values()), default=0)
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        raise not_as_it_should_be(path, "has a header that is no safetensors header") from None
-    if last != size - 8 - length:
-        raise not_as_it_should_be(path, f"is cut short: {size - 8 - length:,} bytes of weights, {last:,} announced")
+    missing = (read_index(folder) or {}).keys() - tensors.keys()
+    if missing:
+        found = f"promises {len(missing):,} tensors that no weight file holds, such as {min(missing)!r}"
+        raise not_as_it_should_be(folder / INDEX, found)
     return tensors

@@ -5,7 +5,11 @@ quantised stand with a '*' for all layers, and fields that decide nothing there 
 Where a field is needed that no fact gives, it is filler, and `filler` names it:
 
     dtype                   what the weights are stored as, or bfloat16 where they are quantised: the engine's own dtype for them
+    max_position_embeddings of a Gemma 4 assistant: its target's, whose keys and values it reads
     attention_k_eq_v        of the larger Gemma 4 assistants: without it, transformers ignores num_global_key_value_heads, which is a fact
+
+amd/GLM-5.2-MXFP4 has no quantization_config here, because nobody was found to say what it holds. The two sgl-project/DeepSeek-V4
+repositories say `model_type: deepseek_ref`, as their files did when they were read, and the engine refuses it.
 
 A Gemma 4 target whose towers for images and sound are not in the tables (E2B, E4B, 12B) has none here: memory that they take is in the
 checkpoint's bytes alone.
@@ -59,6 +63,8 @@ def filler(repo: str, tables: Tables) -> dict[str, Any]:
     needed: dict[str, Any] = {}
     if "dtype" not in known and "torch_dtype" not in known:
         needed["dtype"] = "bfloat16"
+    if model.drafts_for is not None and "max_position_embeddings" not in known:
+        needed["max_position_embeddings"] = tables.models[model.drafts_for].count("max_position_embeddings")
     if model.drafts_for is not None and "num_global_key_value_heads" in known and "attention_k_eq_v" not in known:
         needed["attention_k_eq_v"] = True
     return needed
