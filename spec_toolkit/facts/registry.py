@@ -38,7 +38,7 @@ _HUB_ADDRESS = "registry-1.docker.io"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A name as people write it: `lmsysorg/sglang:v0.5.23`, `registry.example:5000/team/sglang`."""
+    """A name as people write it: `team/engine:v1`, `registry.example:5000/team/engine`."""
 
     host: str
     repository: str
