@@ -1,0 +1,82 @@
+"""What a `docker run` in front of a launch says: image, environment, GPUs, shared memory. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spec_toolkit.engine.command_line.words import Word
+from spec_toolkit.recipe.quantity import docker_bytes, docker_gpus
+from spec_toolkit.recipe.shell import split_assignment
+
+_TOOLS = {"docker", "podman", "nerdctl"}
+_STARTS = {"run", "create", "exec"}
+# Options that stand alone; any other takes the next word, or what is joined to it.
+_ALONE = {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--publish-all", "--no-healthcheck", "--oom-kill-disable", "--quiet", "--sig-proxy", "--replace"}  # fmt: skip
+_ALONE_SHORT = set("ditPq")
+_VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:(?:\.post|rc|\.dev)\d+)?)(?![\d.])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    image: str | None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    gpus: int | None = None  # None: all, or not said
+    shared_memory_bytes: int | None = None
+    host_ipc: bool = False
+    command: tuple[Word, ...] = ()  # behind the image
+
+
+def read_container(words: Sequence[Word]) -> Container | None:
+    """None where no container is started."""
+    for number, word in enumerate(words[:-1]):
+        if word.text.rpartition("/")[2] in _TOOLS:
+            behind = [behind.text for behind in words[number + 1 : number + 3]]
+            start = next((n for n, text in enumerate(behind) if text in _STARTS), None)
+            if start is not None:
+                return _read_options(words[number + start + 2 :])
+    return None
+
+
+def sglang_of(image: str | None) -> str | None:
+    """The version in the tag of an image of sglang: lmsysorg/sglang:v0.5.23-cu130."""
+    name, _, tag = (image or "").partition("@")[0].rpartition(":")
+    match = _VERSION.match(tag) if "sglang" in name and "/" not in tag else None
+    return match[1] if match else None
+
+
+def _read_options(words: Sequence[Word]) -> Container:
+    environment: dict[str, str] = {}
+    said: dict[str, str] = {}
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        option, value, at = _option(words, at)
+        if option in {"-e", "--env"}:
+            name, given = split_assignment(value) or (value, "")
+            environment[name] = given
+        else:
+            said[option] = value
+    image = words[at] if at < len(words) else None
+    return Container(
+        image=None if image is None or image.unknown else image.text,
+        environment=environment,
+        gpus=docker_gpus(said.get("--gpus", "")),
+        shared_memory_bytes=docker_bytes(said.get("--shm-size", "")),
+        host_ipc=said.get("--ipc") == "host",
+        command=tuple(words[at + 1 :]),
+    )
+
+
+def _option(words: Sequence[Word], at: int) -> tuple[str, str, int]:
+    """An option, its value, and where the next begins."""
+    text = words[at].text
+    behind = words[at + 1].text if at + 1 < len(words) else ""
+    if text.startswith("--"):
+        name, mark, value = text.partition("=")
+        if mark or name in _ALONE:
+            return name, value, at + 1
+        return name, behind, at + 2
+    for place, letter in enumerate(text[1:], start=1):
+        if letter not in _ALONE_SHORT:
+            joined = text[place + 1 :].removeprefix("=")
+            return f"-{letter}", joined or behind, at + (1 if joined else 2)
+    return text, "", at + 1
