@@ -41,11 +41,16 @@ class Prepared:
 
 def plan_recipe(path: Path) -> tuple[LoadedRecipe, Plan]:
     """RecipeError or FactsError where there is nothing to plan; whatever else is wrong stands in the plan's findings."""
+    loaded, plan, _ = plan_and_patches(path)
+    return loaded, plan
+
+
+def plan_and_patches(path: Path) -> tuple[LoadedRecipe, Plan, tuple[Patch, ...]]:
+    """As `plan_recipe`, with the patches that its engine would load."""
     loaded, tables = load_recipe(path), load_tables()
     checkpoint = _read_target(loaded)
     _, plan = _plan(loaded, tables, checkpoint)
-    _choose_patches(plan, tables, checkpoint)
-    return loaded, plan
+    return loaded, plan, _choose_patches(plan, tables, checkpoint)
 
 
 def prepare(path: Path) -> Prepared:

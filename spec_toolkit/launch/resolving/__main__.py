@@ -15,9 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[3]))  # last: nothing of the engine's environment is shadowed
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # our own package, wherever it stands
 
 from spec_toolkit.launch.resolving import absent, described_gpu
+
+del sys.path[0]  # from here on nothing of the engine's environment is shadowed
 
 _UNANSWERED = "unanswered"
 

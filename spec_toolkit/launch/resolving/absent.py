@@ -8,10 +8,11 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 COMPILED = (
-    *("sgl_kernel", "deep_gemm", "flashinfer", "flash_attn", "flash_mla", "triton", "tilelang", "tvm_ffi", "cutlass"),
+    *("sgl_kernel", "deep_gemm", "flashinfer", "flash_attn", "flash_mla", "triton", "tilelang", "cutlass"),
     *("quack", "torchvision", "cuda", "deep_ep", "mooncake"),
 )
 # What the engine compares before it goes on; far above any of its floors.
@@ -50,6 +51,12 @@ class Name:
 
     __ror__ = __or__
 
+    def __instancecheck__(self, instance: object) -> bool:
+        return False
+
+    def __subclasscheck__(self, subclass: type) -> bool:
+        return False
+
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
         return (object,)
 
@@ -72,7 +79,7 @@ class _Module(types.ModuleType):
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, packages: Sequence[str]) -> None:
-        self._packages = frozenset(packages)
+        self._packages = tuple(packages)
 
     def find_spec(
         self,
@@ -80,7 +87,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path: object = None,  # noqa: ARG002 - the protocol's
         target: object = None,  # noqa: ARG002 - the protocol's
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in self._packages:
+        if not any(fullname == package or fullname.startswith(f"{package}.") for package in self._packages):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
@@ -93,3 +100,18 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def stand_in(packages: Sequence[str] = COMPILED) -> None:
     sys.meta_path.insert(0, _Finder(packages))
+
+
+@contextmanager
+def standing_in(packages: Sequence[str]) -> Iterator[None]:
+    """For as long as something is imported that names them; whoever imports them afterwards gets the real ones."""
+    finder = _Finder(packages)
+    before = set(sys.modules)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in set(sys.modules) - before:
+            if isinstance(sys.modules[name], _Module):
+                del sys.modules[name]

@@ -1,10 +1,14 @@
 """One launch put to the engine: parsed, resolved and checked by its own code. Runs in the child only, in a fork for each launch."""
 
 import argparse
+import functools
+import importlib
+import importlib.util
 import json
 import logging
 import os
 import re
+import sys
 import time
 import traceback
 import warnings
@@ -21,10 +25,12 @@ from sglang.srt.arg_groups.overrides import (
 )
 from sglang.srt.server_args import prepare_server_args
 
-from spec_toolkit.launch.resolving import described_gpu
+from spec_toolkit.launch.resolving import absent, described_gpu
 
 # What the engine says no with. Anything else is a fault of it, or of what stands in for the GPU.
 _REFUSALS = (ValueError, AssertionError, NotImplementedError, RuntimeError)
+# What hooks of other processes import beside the one that is wanted here.
+_NOT_RESOLVING = ("sglang.srt.managers", "sglang.srt.models", "sglang.srt.entrypoints")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -43,11 +49,11 @@ def ask(launch: dict[str, Any]) -> dict[str, Any]:
         described_gpu.describe_to_engine(launch["gpu"])
     stage = ["read"]
     try:
+        for hook in launch["hooks"]:
+            _hook(hook)
         found = _resolve(launch["argv"], stage)
-    except _REFUSALS as error:
-        found = _no("refused", error)
     except BaseException as error:  # noqa: BLE001 - reported, whatever it is
-        found = _no("unanswered", error)
+        found = _no(error)
     return found | {
         "engine": sglang.version.__version__,
         "stage": stage[0],
@@ -83,6 +89,22 @@ def _resolve(argv: list[str], stage: list[str]) -> dict[str, Any]:
     }
 
 
+def _hook(hook: dict[str, str]) -> None:
+    """One of our patches' hooks, where it changes what is resolved: as the plugin would place it in the launched engine."""
+    spec = importlib.util.spec_from_file_location("spec_toolkit_hook", hook["file"])
+    if spec is None or spec.loader is None:
+        raise ImportError(hook["file"])
+    hooks = importlib.util.module_from_spec(spec)
+    with absent.standing_in(_NOT_RESOLVING):
+        spec.loader.exec_module(hooks)
+    module, _, name = hook["target"].rpartition(".")
+    holder = importlib.import_module(module)
+    original, ours = getattr(holder, name), getattr(hooks, hook["function"])
+    placed = functools.partial(ours, original) if hook["type"] == "around" else ours
+    for other in [found for found in list(sys.modules.values()) if vars(found).get(name) is original]:
+        setattr(other, name, placed)
+
+
 class _ParserError(ValueError):
     """The engine's parser would have ended the process."""
 
@@ -91,14 +113,15 @@ def _say_no(_: argparse.ArgumentParser, message: str) -> NoReturn:
     raise _ParserError(message)
 
 
-def _no(outcome: str, error: BaseException) -> dict[str, Any]:
+def _no(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
-    where = frames[-1] if frames else None
+    where = frames[-1]
+    said_by_it = isinstance(error, _ParserError) or Path(where.filename).parent != Path(__file__).parent
     return {
-        "outcome": outcome,
+        "outcome": "refused" if isinstance(error, _REFUSALS) and said_by_it else "unanswered",
         "kind": "ArgumentError" if isinstance(error, _ParserError) else type(error).__name__,
-        "sentence": _COLOUR.sub("", str(error)) or (where.line if where else None) or "",
-        "at": f"{Path(where.filename).name}:{where.lineno} in {where.name}" if where else "",
+        "sentence": _COLOUR.sub("", str(error)) or where.line or "",
+        "at": f"{Path(where.filename).name}:{where.lineno} in {where.name}",
     }
 
 

@@ -1,0 +1,174 @@
+"""A recipe or a command put to the engine's resolver: what it is asked, and what comes of it. Reads the world, changes nothing."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Struct
+
+from spec_toolkit.engine.arguments import Arguments
+from spec_toolkit.engine.flags import LAUNCH_MODULE, Flag
+from spec_toolkit.engine.patches import Patch
+from spec_toolkit.engine.patches import resolve as hand_over
+from spec_toolkit.errors import Finding
+from spec_toolkit.facts.checkpoint import is_folder, model_folder
+from spec_toolkit.facts.records import Tables
+from spec_toolkit.handover import Role
+from spec_toolkit.launch.decided import Decided, cpu_values, decided, findings
+from spec_toolkit.launch.resolve import Waiting, resolve_many
+from spec_toolkit.launch.resolving.questions import describe, model_files
+from spec_toolkit.launch.resolving.records import Answer, DescribedGpu, Outcome, Question
+from spec_toolkit.launch.spec import Place, steps_config, to_launch
+from spec_toolkit.planning.asked import autoregressive
+from spec_toolkit.planning.naming import in_command, in_recipe
+from spec_toolkit.planning.plan import Plan
+from spec_toolkit.planning.situation import Site
+from spec_toolkit.recipe.command import CommandLaunch
+from spec_toolkit.shipped import rehearsal
+
+_STEPS = "steps.json"
+_RENDEZVOUS = ("--dist-init-addr", "127.0.0.1:20000")  # of several nodes: a place of the machine, which changes nothing
+# Where our hooks can change what is resolved; importing what the others hook would cost seconds and change nothing.
+_ADAPTIVE = "sglang.srt.speculative.adaptive_spec_params."
+_RESOLVER = ("sglang.srt.arg_groups.", _ADAPTIVE)
+
+
+class Resolution(Struct, frozen=True, kw_only=True):
+    """What `spec-toolkit resolve` says; --json prints it."""
+
+    name: str
+    machine: str  # "2 nodes of 8 H200"
+    engine: str | None  # its version
+    answered: bool  # False: what came says nothing about the launch
+    resolved: bool
+    decided: Decided | None
+    autoregressive: Decided | None  # the same engine without speculation; None where that is not asked, or refused
+    said: tuple[str, ...]  # the engine's warnings
+    findings: tuple[Finding, ...]
+    seconds: float | None  # the engine took, once imported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """What is to be asked about one recipe or command: first as it is, then perhaps without speculation."""
+
+    name: str
+    machine: str
+    questions: tuple[Question, ...]
+    asked: tuple[Arguments, ...]  # by question, what it asks
+    findings: tuple[Finding, ...] = ()  # that reading it made
+    named: Callable[[Finding], Finding]  # says a place as whoever brought it knows it
+
+
+def about_plan(plan: Plan, tables: Tables, patches: Sequence[Patch]) -> Inquiry:
+    hardware = plan.recipe.hardware
+    known = tables.gpus.get(hardware.gpu)
+    gpu = None if plan.recipe.is_rehearsal else describe(hardware.gpu, known, count=hardware.count)
+    asked = (plan.asked, autoregressive(plan.asked)) if plan.asked.speculates else (plan.asked,)
+    return Inquiry(
+        name=plan.name,
+        machine=_machine(hardware.gpu, hardware.count, hardware.nodes),
+        questions=tuple(_question(plan, tables, patches, gpu, speculate=each.speculates) for each in asked),
+        asked=asked,
+        named=in_recipe,
+    )
+
+
+def about_command(launch: CommandLaunch, tables: Tables, site: Site) -> Inquiry:
+    asked = launch.arguments
+    question = Question(
+        argv=tuple(word for flag in launch.written if not flag.unknown for word in (flag.flag, *flag.values)),
+        gpu=describe(site.gpu or "", site.facts, count=site.gpus_per_node),
+        environment=dict(launch.environment),
+        **_models([asked.model_path, asked.speculative_draft_model_path], tables),
+    )
+    return Inquiry(
+        name=asked.model_path or "the command",
+        machine=_machine(site.gpu or "", site.gpus_per_node, site.nodes),
+        questions=(question,),
+        asked=(asked,),
+        findings=launch.findings,
+        named=in_command,
+    )
+
+
+def put(inquiry: Inquiry, *, waiting: Waiting = lambda: None) -> Resolution:
+    return conclude(inquiry, resolve_many(inquiry.questions, waiting=waiting))
+
+
+def conclude(inquiry: Inquiry, answers: Sequence[Answer]) -> Resolution:
+    """Pure. `answers`: one a question, in order."""
+    first, *others = answers
+    found = [f for each in zip(inquiry.questions, inquiry.asked, answers, strict=True) for f in findings(*each)]
+    return Resolution(
+        name=inquiry.name,
+        machine=inquiry.machine,
+        engine=first.engine,
+        answered=first.outcome is not Outcome.UNANSWERED and cpu_values(inquiry.questions[0], first) is None,
+        resolved=first.outcome is Outcome.RESOLVED,
+        decided=decided(first),
+        autoregressive=decided(others[0]) if others else None,
+        said=first.said,
+        findings=(*inquiry.findings, *dict.fromkeys(inquiry.named(finding) for finding in found)),
+        seconds=first.seconds,
+    )
+
+
+def _question(
+    plan: Plan, tables: Tables, patches: Sequence[Patch], gpu: DescribedGpu | None, *, speculate: bool
+) -> Question:
+    recipe = plan.recipe
+    draft = None if recipe.draft.model == "same" or not speculate else recipe.draft.model
+    place = Place(
+        python="",
+        rehearsal=str(rehearsal()),
+        target=_local(recipe.target.model),
+        target_commit=recipe.target.revision,
+        draft=_local(draft) if draft else None,
+        draft_commit=recipe.draft.revision,
+        engine_config="",
+        steps_config=_STEPS,
+        patch_list="",
+        port=30000,
+        cores=1,
+    )
+    command = list(to_launch(plan, place, speculate=speculate).command)
+    at = command.index(Flag.CONFIG.value)  # it carries the admin key and nothing else
+    del command[at : at + 2]
+    argv = command[command.index(LAUNCH_MODULE) + 1 :] if LAUNCH_MODULE in command else command[2:]
+    models = _models([recipe.target.model, draft], tables)
+    models["files"] |= {_STEPS: steps_config(plan.steps)} if plan.steps else {}
+    return Question(
+        argv=(*argv, *(_RENDEZVOUS if recipe.hardware.nodes > 1 else ())),
+        gpu=gpu,
+        hooks=tuple(_hooks(patches, attention_dp=plan.asked.attention_dp)),
+        **models,
+    )
+
+
+def _hooks(patches: Sequence[Patch], *, attention_dp: int) -> Iterator[Mapping[str, str]]:
+    for hook in hand_over(patches):
+        if Role.LAUNCHER not in hook.roles or not hook.target.startswith(_RESOLVER):
+            continue
+        if hook.target.startswith(_ADAPTIVE) and attention_dp == 1:
+            continue  # it says otherwise than the engine under attention DP only
+        yield {"target": hook.target, "file": hook.file, "function": hook.function, "type": hook.type.value}
+
+
+def _models(models: Sequence[str | None], tables: Tables) -> dict[str, Any]:
+    """What a question holds of its models: their configuration by repository, or the folder they lie in."""
+    named = [model for model in models if model]
+    files: dict[str, Any] = {}
+    for repo in named:
+        files |= {} if is_folder(repo) else model_files(repo, tables)
+    return {"files": files, "folders": tuple(_local(model) for model in named if is_folder(model))}
+
+
+def _local(model: str) -> str:
+    folder = model_folder(model)
+    return str(folder.resolve()) if folder else model
+
+
+def _machine(gpu: str, count: int, nodes: int) -> str:
+    each = f"{count} {gpu.upper()}"
+    return f"{nodes} nodes of {each}" if nodes > 1 else each
