@@ -1,23 +1,19 @@
 """Resolves an image's name to its digest, as registries of the OCI distribution specification tell it. Touches the network.
 
 The digest is of what the name stands for, an index of platforms or one manifest. Only a registry on this machine is asked over plain
-HTTP. No redirect is followed: a token would travel with it.
+HTTP.
 """
 
 import hashlib
-import ipaddress
 import json
 import re
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
-from typing import IO
 from urllib.parse import urlencode, urlsplit
 
 from spec_toolkit.errors import FactsError
+from spec_toolkit.facts.web import LARGEST_BYTES, in_time, is_loopback, send
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
@@ -30,7 +26,6 @@ _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-_LARGEST_BYTES = 4 * 2**20  # of a manifest; the specification's own bound
 _LARGEST_TOKEN_BYTES = 2**16
 _HUB = "docker.io"  # what a name without a registry means, and what that registry is reached at
 _HUB_ADDRESS = "registry-1.docker.io"
@@ -69,15 +64,6 @@ def parse_reference(text: str) -> Reference | None:
     return Reference(host, repository, tag if colon else "latest", digest or None) if fits else None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host, with or without a port, is this machine by its own name or address. Pure."""
-    name = urlsplit(f"//{host}").hostname or ""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
-
-
 def image_digest(image: str, *, deadline_seconds: float = 20.0) -> str:
     """`sha256:...` of what the name stands for now; FactsError where no registry tells."""
     reference = parse_reference(image)
@@ -87,7 +73,11 @@ def image_digest(image: str, *, deadline_seconds: float = 20.0) -> str:
         )
     if reference.digest is not None:
         return reference.digest
-    answer = _ask_in_time(reference, deadline_seconds)
+    late = _NoAnswer(
+        f"{reference.host} did not answer within {deadline_seconds:g} s",
+        "Try again, or write the digest into the recipe.",
+    )
+    answer = in_time(lambda: _ask(reference, deadline_seconds), deadline_seconds) or late
     if isinstance(answer, str):
         return answer
     raise FactsError.of(
@@ -99,36 +89,6 @@ def image_digest(image: str, *, deadline_seconds: float = 20.0) -> str:
 class _NoAnswer:
     found: str
     remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    headers: Message
-    body: bytes
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(  # noqa: PLR0913, PLR0917 - urllib's signature
-        self,
-        req: urllib.request.Request,  # noqa: ARG002 - urllib's signature
-        fp: IO[bytes],  # noqa: ARG002 - as above
-        code: int,  # noqa: ARG002 - as above
-        msg: str,  # noqa: ARG002 - as above
-        headers: Message,  # noqa: ARG002 - as above
-        newurl: str,  # noqa: ARG002 - as above
-    ) -> None:
-        return None
-
-
-def _ask_in_time(reference: Reference, deadline_seconds: float) -> str | _NoAnswer:
-    """In a thread of its own: urllib's timeout is for each packet, and a registry that trickles would hold us for ever."""
-    answers: list[str | _NoAnswer] = []
-    thread = threading.Thread(target=lambda: answers.append(_ask(reference, deadline_seconds)), daemon=True)
-    thread.start()
-    thread.join(deadline_seconds)
-    late = f"{reference.host} did not answer within {deadline_seconds:g} s"
-    return answers[0] if answers else _NoAnswer(late, "Try again, or write the digest into the recipe.")
 
 
 def _ask(reference: Reference, timeout_seconds: float) -> str | _NoAnswer:
@@ -151,19 +111,19 @@ def _ask(reference: Reference, timeout_seconds: float) -> str | _NoAnswer:
 def _digest(reference: Reference, timeout_seconds: float) -> str | _NoAnswer:
     address = f"{reference.base}/v2/{reference.repository}/manifests/{reference.tag}"
     headers = {"Accept": ", ".join(_MANIFESTS)}
-    answer = _send("HEAD", address, headers, timeout_seconds)
+    answer = send("HEAD", address, headers, timeout_seconds)
     if answer.status == 401:
         token = _token(reference, answer.headers, timeout_seconds)
         if isinstance(token, _NoAnswer):
             return token
         headers["Authorization"] = f"Bearer {token}"
-        answer = _send("HEAD", address, headers, timeout_seconds)
+        answer = send("HEAD", address, headers, timeout_seconds)
     if answer.status != 200:
         return _refused(reference, answer.status)
     told = answer.headers.get("Docker-Content-Digest")
     if told is None:  # the specification lets a registry leave it out; the manifest's own bytes say the same
-        answer = _send("GET", address, headers, timeout_seconds)
-        if answer.status != 200 or not 0 < len(answer.body) <= _LARGEST_BYTES:
+        answer = send("GET", address, headers, timeout_seconds)
+        if answer.status != 200 or not 0 < len(answer.body) <= LARGEST_BYTES:
             return _NoAnswer(
                 f"{reference.host} does not give the image's manifest", "Write the digest into the recipe."
             )
@@ -186,7 +146,7 @@ def _token(reference: Reference, headers: Message, timeout_seconds: float) -> st
         return _refused(reference, 401)
     query = {key: wanted[key] for key in ("service",) if key in wanted}
     query["scope"] = f"repository:{reference.repository}:pull"
-    answer = _send("GET", f"{realm}?{urlencode(query)}", {}, timeout_seconds)
+    answer = send("GET", f"{realm}?{urlencode(query)}", {}, timeout_seconds)
     if answer.status != 200:
         return _refused(reference, answer.status)
     granted = json.loads(answer.body[:_LARGEST_TOKEN_BYTES])
@@ -204,15 +164,3 @@ def _refused(reference: Reference, status: int) -> _NoAnswer:
         found = f"{reference.host} has no such image, or hides it (it answered {status})"
         return _NoAnswer(found, "Check name and tag; of a private image write the digest into the recipe.")
     return _NoAnswer(f"{reference.host} answered {status}", "Try again, or write the digest into the recipe.")
-
-
-def _send(method: str, address: str, headers: Mapping[str, str], timeout_seconds: float) -> _Answer:
-    request = urllib.request.Request(address, headers=dict(headers), method=method)  # noqa: S310 - http(s) by construction
-    direct = [urllib.request.ProxyHandler({})] if is_loopback(urlsplit(address).netloc) else []
-    opener = urllib.request.build_opener(_NoRedirects, *direct)
-    try:
-        with opener.open(request, timeout=timeout_seconds) as answer:
-            return _Answer(answer.status, answer.headers, answer.read(_LARGEST_BYTES + 1))
-    except urllib.error.HTTPError as error:
-        with error:
-            return _Answer(error.code, error.headers, b"")

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_toolkit.errors import FactsError
-from spec_toolkit.facts.registry import Reference, image_digest, is_loopback, parse_reference
+from spec_toolkit.facts.registry import Reference, image_digest, parse_reference
+from spec_toolkit.facts.web import is_loopback
 
 DIGEST = "sha256:" + "d" * 64
 MANIFEST = b'{"schemaVersion": 2}'
