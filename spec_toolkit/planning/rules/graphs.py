@@ -2,7 +2,8 @@
 
 The engine captures one decode graph per listed batch size and pads a batch up to the next; a batch above the list's end runs without a
 graph, launch by launch. With speculation and nothing said the engine admits 48 requests at once, so a higher cap and a list that
-reaches it are raised together. Under attention data parallelism the ranks share the cap.
+reaches it are raised together. Under attention data parallelism the ranks share the cap. Ranks that share a request and gather what they
+computed also want a batch that divides among them: the engine leaves out other sizes, so such a list ends with the cap rounded up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,16 +23,34 @@ def batch_cap(recipe: Recipe) -> int:
     return max(1, recipe.limits.max_running_requests // shares)
 
 
+def last_size(recipe: Recipe) -> int:
+    """The batch that a graph list has to end with: the cap, rounded up to what the ranks of attention can share."""
+    layout = recipe.hardware.layout
+    dp = layout.dp if layout.dp_attention else 1
+    exchanges = layout.moe_a2a_backend not in {None, "none"}
+    return round_up(batch_cap(recipe), ranks_in_step(layout.tp, attention_dp=dp, exchanges=exchanges))
+
+
+def ranks_in_step(ranks: int, *, attention_dp: int, exchanges: bool) -> int:
+    """Ranks that share a request and gather their parts: with attention data parallelism, or an all-to-all of experts."""
+    return max(1, ranks // max(1, attention_dp)) if attention_dp > 1 or exchanges else 1
+
+
+def round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
 def derive_graph_list(recipe: Recipe, engine: EngineFacts) -> tuple[int, ...]:
-    """Batch sizes to capture: the recipe's, in order; left open, the engine's own ladder up to the cap. Empty on a CPU."""
+    """Batch sizes to capture: the recipe's that can be reached, in order; left open, the engine's own ladder. Empty on a CPU."""
     if recipe.is_rehearsal:
         return ()
-    written = recipe.graphs.decode_batch_sizes
+    written, last = recipe.graphs.decode_batch_sizes, last_size(recipe)
     if written is not None:
-        return tuple(sorted(set(written)))
+        reachable = {size for size in written if size <= last}
+        return tuple(sorted(reachable | ({last} if len(reachable) < len(set(written)) else set())))
     autoregressive = recipe.draft.method is Method.NONE
     ladder = engine.decode_graphs_autoregressive.v if autoregressive else engine.decode_graphs_speculating.v
-    return climb(ladder, batch_cap(recipe))
+    return climb(ladder, last)
 
 
 def climb(ladder: Sequence[Rung], cap: int) -> tuple[int, ...]:
@@ -46,26 +65,26 @@ def below(ladder: Sequence[Rung], most: int) -> tuple[int, ...]:
 
 
 def cover(recipe: Recipe) -> Iterator[Finding]:
-    written, cap = recipe.graphs.decode_batch_sizes, batch_cap(recipe)
+    written, cap, end = recipe.graphs.decode_batch_sizes, batch_cap(recipe), last_size(recipe)
     if not written or recipe.is_rehearsal:
         return
     last = max(written)
-    if last < cap:
+    if last < end:
         yield warn(
             "graphs.cover",
             "graphs.decode_batch_sizes",
             f"ends at {last}, and {cap} requests may run at once",
-            f"batches of {last + 1} to {cap} run without a graph",
-            f"Let the list end at {cap}, or leave it out and it is derived.",
+            f"batches of {last + 1} to {cap} run without a graph" if last < cap else _uneven(recipe, end),
+            f"Let the list end at {end}, or leave it out and it is derived.",
         )
-    beyond = sorted({size for size in written if size > cap})
+    beyond = sorted({size for size in written if size > end})
     if beyond:
-        yield warn(
+        yield correct(
             "graphs.beyond-cap",
             "graphs.decode_batch_sizes",
             f"holds {_some(beyond)}, and only {cap} requests may run at once",
             "the engine leaves out sizes it cannot reach",
-            f"End the list at {cap}, or raise limits.max_running_requests.",
+            f"Planned to end at {end}; end the list there, or raise limits.max_running_requests.",
         )
 
 
@@ -130,6 +149,13 @@ def context(recipe: Recipe, model: ModelFacts | None, checkpoint_tokens: int | N
             "the longest requests would be refused",
             "Raise it, or lower limits.context_tokens.",
         )
+
+
+def _uneven(recipe: Recipe, end: int) -> str:
+    """Why a list that ends at the cap does not reach it."""
+    layout = recipe.hardware.layout
+    ranks = layout.tp // (layout.dp if layout.dp_attention else 1)
+    return f"the engine leaves out sizes whose tokens the {ranks} ranks of a request cannot share evenly, and {end} is the next"
 
 
 def _some(sizes: Sequence[int]) -> str:

@@ -52,6 +52,36 @@ def test_a_written_list_covers_the_cap(change: Any, sizes: list[int] | None, cap
     assert [finding.rule for finding in graphs.cover(recipe)] == rules
 
 
+GROUPS_OF_FOUR = {"hardware__layout__dp": 2, "hardware__layout__dp_attention": True}
+
+
+@pytest.mark.parametrize(
+    ("keys", "cap", "end"),
+    [
+        pytest.param(GROUPS_OF_FOUR, 66, 36, id="four-ranks-share-33"),
+        pytest.param(GROUPS_OF_FOUR, 64, 32, id="near-miss-32-divides"),
+        pytest.param({"hardware__layout__moe_a2a_backend": "deepep"}, 33, 40, id="all-eight-share"),
+        pytest.param({}, 33, 33, id="near-miss-nothing-is-gathered"),
+    ],
+)
+def test_a_list_ends_where_the_ranks_of_a_request_can_share_it(
+    change: Any, tables: Tables, keys: dict[str, Any], cap: int, end: int
+) -> None:
+    recipe = change(limits__max_running_requests=cap, graphs__decode_batch_sizes=None, **keys)
+    assert graphs.derive_graph_list(recipe, tables.engine)[-1] == end
+    written = change(limits__max_running_requests=cap, graphs__decode_batch_sizes=[1, end], **keys)
+    assert not list(graphs.cover(written))
+    short = change(limits__max_running_requests=cap, graphs__decode_batch_sizes=[1, end - 1], **keys)
+    assert [finding.rule for finding in graphs.cover(short)] == ["graphs.cover"]
+
+
+def test_sizes_nobody_can_reach_are_planned_away(change: Any, tables: Tables) -> None:
+    recipe = change(graphs__decode_batch_sizes=[1, 8, 65, 128], limits__max_running_requests=64)
+    (finding,) = [finding for finding in graphs.cover(recipe) if finding.verdict is Verdict.CORRECT]
+    assert finding.rule == "graphs.beyond-cap"
+    assert graphs.derive_graph_list(recipe, tables.engine) == (1, 8, 64)
+
+
 def test_a_list_out_of_order_is_planned_in_order(change: Any, tables: Tables) -> None:
     recipe = change(graphs__decode_batch_sizes=[8, 1, 8, 64])
     (finding,) = graphs.order(recipe)

@@ -1,0 +1,282 @@
+"""How many requests run at once, and everything that bounds them, as one set of inequalities. Pure.
+
+    cap            the launch's, or the engine's own: 48 where it speculates, 256 for DeepSeek V4
+    per rank       max(1, cap // ranks of attention data parallelism)
+    verify tokens  per rank x width; a chain of n steps is n + 1 wide, and each step count the engine can be set to has graphs of its own
+    graphs         per rank <= largest captured batch, at every width
+    dispatch       verify tokens, shared by the ranks of a group, <= the buffer of the experts' all-to-all
+    KV             per rank x context <= tokens that fit
+
+Each is turned into the requests that one rank could run by it. The least of them binds; the next one is what a person meets who lifts
+it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spec_toolkit.planning.captured import (
+    alignment,
+    chunk_tokens,
+    has_decode_graphs,
+    kept_sizes,
+    offered_sizes,
+    prefill_sizes,
+)
+from spec_toolkit.planning.rules.resolved import CHAIN_OR_TREE, DEFAULT_STEPS, algorithm_of, branches_of
+from spec_toolkit.planning.situation import Situation
+
+_LOW_LATENCY_OFF = "normal"  # a mode of DeepEP in which the buffer grows with what is sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inequality:
+    """left <= limit, both in `unit`."""
+
+    name: str  # stable: "request-cap"
+    says: str  # what is compared, in words
+    left: int
+    limit: int
+    unit: str  # requests, tokens
+    requests: int | None  # the most one rank could run by it; None: it bounds something else
+
+    @property
+    def holds(self) -> bool:
+        return self.left <= self.limit
+
+    @property
+    def slack(self) -> int:
+        return self.limit - self.left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graphs:
+    """Of one step count the engine can be set to."""
+
+    width: int  # positions of a verify pass, root included; 1 without a draft
+    verify_tokens: int  # of a rank's largest batch
+    sizes: tuple[int, ...]  # captured batches, ascending; empty: none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    cap: int  # requests of the whole server
+    is_written: bool  # by the launch; else it is the engine's own
+    ranks: int  # that share it
+    graphs: tuple[Graphs, ...]  # by width, ascending; sizes empty where how far they go is not known
+    prefill_graphs: tuple[int, ...] | None  # tokens; None: not known
+    inequalities: tuple[Inequality, ...]
+
+    @property
+    def per_rank(self) -> int:
+        return max(1, self.cap // self.ranks)
+
+    @property
+    def admitted(self) -> int:
+        """Of all ranks together; what the division leaves over never runs."""
+        return self.per_rank * self.ranks
+
+    @property
+    def in_order(self) -> tuple[Inequality, ...]:
+        """Those that bound requests, the tightest first."""
+        bounding = [one for one in self.inequalities if one.requests is not None]
+        return tuple(sorted(bounding, key=lambda one: one.requests or 0))
+
+    @property
+    def binding(self) -> Inequality | None:
+        return next(iter(self.in_order), None)
+
+    @property
+    def behind(self) -> Inequality | None:
+        """What binds next, once the binding one is lifted."""
+        return next(iter(self.in_order[1:]), None)
+
+    @property
+    def violated(self) -> tuple[Inequality, ...]:
+        return tuple(one for one in self.inequalities if not one.holds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """The buffer of the experts' all-to-all, on each rank."""
+
+    backend: str
+    variable: str
+    tokens: int  # it takes in one pass
+    is_set: bool  # by the launch's environment
+    most: int | None  # the variable may say
+    sharing: int  # ranks that share a group's tokens
+
+
+def derive_admission(
+    situation: Situation, *, steps: Sequence[int] = (), kv_tokens: int | None = None
+) -> Admission | None:
+    """None where neither the launch nor the engine names a cap: then it is what memory leaves.
+
+    `steps`: counts the engine can be set to while it serves; none: the launch's own. `kv_tokens`: that fit on each rank, where known.
+    """
+    cap = cap_of(situation)
+    if cap is None:
+        return None
+    ranks = max(1, situation.arguments.attention_dp)
+    per_rank = max(1, cap // ranks)
+    widths = _widths(situation, steps)
+    return Admission(
+        cap=cap,
+        is_written=situation.arguments.max_running_requests is not None,
+        ranks=ranks,
+        graphs=tuple(
+            Graphs(width=width, verify_tokens=per_rank * width, sizes=_captured(situation, per_rank, width))
+            for width in widths
+        ),
+        prefill_graphs=prefill_sizes(situation),
+        inequalities=tuple(_inequalities(situation, cap, per_rank, widths, kv_tokens)),
+    )
+
+
+def cap_of(situation: Situation) -> int | None:
+    """Most requests of the whole server at once."""
+    asked, engine = situation.arguments, situation.engine
+    if asked.max_running_requests is not None:
+        return asked.max_running_requests
+    own = engine.max_running_requests_of.v.get(situation.target.architecture or "")
+    return own or (engine.default_max_running_requests.v if asked.speculates else None)
+
+
+def width_of(situation: Situation) -> int | None:
+    """Positions one request takes in a verify pass, after the engine's defaults; None: not known."""
+    asked, algorithm = situation.arguments, algorithm_of(situation)
+    if algorithm is None:
+        return 1
+    if algorithm == "DSPARK":
+        block = asked.speculative_dspark_block_size or (situation.draft or situation.target).dspark_block_size
+        return block + 1 if block else asked.speculative_num_draft_tokens
+    if algorithm in CHAIN_OR_TREE and branches_of(situation) == 1:
+        steps = asked.speculative_num_steps
+        return (DEFAULT_STEPS if steps is None else steps) + 1
+    return asked.speculative_num_draft_tokens
+
+
+def dispatch_of(situation: Situation) -> Dispatch | None:
+    """None: no such exchange of experts, a mode without a fixed buffer, or a variable that holds no number."""
+    asked = situation.arguments
+    limit = situation.engine.dispatch.v.get(asked.moe_a2a_backend or "")
+    if limit is None or asked.deepep_mode == _LOW_LATENCY_OFF or asked.disaggregation_mode == "prefill":
+        return None
+    written = situation.environment.get(limit.variable)
+    if written is not None and not written.strip().isdecimal():
+        return None
+    return Dispatch(
+        backend=asked.moe_a2a_backend or "",
+        variable=limit.variable,
+        tokens=limit.default if written is None else int(written),
+        is_set=written is not None,
+        most=limit.most,
+        sharing=max(1, (asked.tp_size or 1) // max(1, asked.attention_dp) // max(1, asked.attn_cp_size or 1)),
+    )
+
+
+def sent_tokens(per_rank: int, width: int, dispatch: Dispatch) -> int:
+    """One rank's share of a verify pass over the group's whole batch."""
+    return -(-per_rank * width // dispatch.sharing)
+
+
+def most_requests(tokens: int, width: int, dispatch: Dispatch) -> int:
+    """Of one group, by a buffer of so many tokens."""
+    return tokens * dispatch.sharing // width
+
+
+def _widths(situation: Situation, steps: Sequence[int]) -> tuple[int, ...]:
+    own = width_of(situation)
+    return tuple(sorted({count + 1 for count in steps} or ({own} if own is not None else set())))
+
+
+def _captured(situation: Situation, per_rank: int, width: int) -> tuple[int, ...]:
+    offered = offered_sizes(situation) if has_decode_graphs(situation) else None
+    if not offered:
+        return ()
+    return kept_sizes(offered, cap=per_rank, multiple=alignment(situation), width=width)
+
+
+def _inequalities(
+    situation: Situation, cap: int, per_rank: int, widths: Sequence[int], kv_tokens: int | None
+) -> Iterator[Inequality]:
+    ranks = max(1, situation.arguments.attention_dp)
+    share = f", {per_rank} on each of {ranks} ranks" if ranks > 1 else ""
+    wanted = situation.workload.peak_concurrency
+    yield Inequality(
+        name="request-cap",
+        says=f"requests at once, and how many are admitted{share}",
+        left=cap if wanted is None else wanted,
+        limit=per_rank * ranks,
+        unit="requests",
+        requests=per_rank,
+    )
+    yield from _of_graphs(situation, per_rank, widths)
+    yield from _of_dispatch(situation, per_rank, widths)
+    yield from _of_memory(situation, per_rank, kv_tokens)
+    chunk, captured = chunk_tokens(situation), prefill_sizes(situation)
+    if chunk is not None and captured:
+        yield Inequality(
+            name="prefill-graphs",
+            says="tokens of a prefill chunk on one rank, and of the largest prefill graph",
+            left=chunk,
+            limit=captured[-1],
+            unit="tokens",
+            requests=None,
+        )
+
+
+def _of_graphs(situation: Situation, per_rank: int, widths: Sequence[int]) -> Iterator[Inequality]:
+    kinds = [(f"graphs.width-{width}", f"verify graph {width} wide", width) for width in widths]
+    if situation.arguments.speculates:
+        kinds.append(("graphs.draft", "graph of the draft", 1))
+    for name, what, width in kinds:
+        sizes = _captured(situation, per_rank, width)
+        if sizes:
+            yield Inequality(
+                name=name,
+                says=f"requests of one rank, and of the largest {what}",
+                left=per_rank,
+                limit=sizes[-1],
+                unit="requests",
+                requests=sizes[-1],
+            )
+
+
+def _of_dispatch(situation: Situation, per_rank: int, widths: Sequence[int]) -> Iterator[Inequality]:
+    dispatch = dispatch_of(situation)
+    if dispatch is None or not widths:
+        return
+    widest = max(widths)
+    yield Inequality(
+        name="dispatch",
+        says=f"tokens of one rank's largest verify pass, and of its {dispatch.backend} buffer",
+        left=sent_tokens(per_rank, widest, dispatch),
+        limit=dispatch.tokens,
+        unit="tokens",
+        requests=most_requests(dispatch.tokens, widest, dispatch),
+    )
+    if dispatch.most is not None:
+        yield Inequality(
+            name="dispatch-ceiling",
+            says=f"tokens of the {dispatch.backend} buffer, and the most it can have",
+            left=dispatch.tokens,
+            limit=dispatch.most,
+            unit="tokens",
+            requests=most_requests(dispatch.most, widest, dispatch),
+        )
+
+
+def _of_memory(situation: Situation, per_rank: int, kv_tokens: int | None) -> Iterator[Inequality]:
+    asked = situation.arguments
+    context = situation.workload.context_tokens or asked.context_length
+    known = [tokens for tokens in (kv_tokens, asked.max_total_tokens) if tokens is not None]
+    if context and known:
+        yield Inequality(
+            name="kv",
+            says=f"tokens of one rank's requests at {context:,} each, and those that fit",
+            left=per_rank * context,
+            limit=min(known),
+            unit="tokens",
+            requests=min(known) // context,
+        )

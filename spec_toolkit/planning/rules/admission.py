@@ -1,0 +1,184 @@
+"""Rules about how many requests a launch admits, and the graphs and buffers that must keep up with it. Pure.
+
+The inequalities themselves are in `planning.admission`; here each that does not hold becomes a sentence.
+"""
+
+from collections.abc import Iterator
+
+from spec_toolkit.errors import Finding
+from spec_toolkit.planning.admission import (
+    Admission,
+    Dispatch,
+    derive_admission,
+    dispatch_of,
+    most_requests,
+    sent_tokens,
+    width_of,
+)
+from spec_toolkit.planning.captured import alignment, has_decode_graphs, ladder_with, offered_sizes
+from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.planning.rules.graphs import round_up
+from spec_toolkit.planning.situation import Situation
+
+_CAP = "max_running_requests"
+_SIZES, _LARGEST = "cuda_graph_bs_decode", "cuda_graph_max_bs_decode"
+_LONGEST = 12  # sizes of a list that a sentence spells out
+
+
+def request_cap(situation: Situation) -> Iterator[Finding]:
+    """C001: a cap nobody wrote is the engine's own, small where it speculates."""
+    admission = derive_admission(situation)
+    if admission is None or admission.is_written:
+        return
+    wanted, cap = situation.workload.peak_concurrency, admission.cap
+    found = f"is left out, and the engine then admits {cap:,} requests at once"
+    if wanted is None:
+        yield note("capacity.request-cap", _CAP, found, remedy="Write how many clients come at once.")
+    elif wanted > admission.admitted:
+        end = round_up(max(1, wanted // admission.ranks), alignment(situation))
+        remedy = f"Planned with {wanted:,}, and graphs that end at {end:,}; write both."
+        yield correct("capacity.request-cap", _CAP, found, f"{wanted:,} are to run", remedy)
+
+
+def concurrency(situation: Situation) -> Iterator[Finding]:
+    """C006: who measures more clients than the cap measures the queue."""
+    admission, wanted = derive_admission(situation), situation.workload.peak_concurrency
+    if admission is None or not admission.is_written or wanted is None or wanted <= admission.admitted:
+        return
+    each = f" ({admission.per_rank:,} on each of {admission.ranks} ranks)" if admission.ranks > 1 else ""
+    yield warn(
+        "capacity.concurrency",
+        "workload.peak_concurrency",
+        f"is {wanted:,}, and max_running_requests {admission.cap:,} admits {admission.admitted:,} at once{each}",
+        "the rest waits in the queue",
+        f"Raise max_running_requests to {wanted:,} where memory allows it, or expect the wait.",
+    )
+
+
+def per_rank_cap(situation: Situation) -> Iterator[Finding]:
+    """C005: the cap is of the whole server; batches and graphs are of a rank."""
+    admission = derive_admission(situation)
+    if admission is None or admission.ranks == 1:
+        return
+    left_over = admission.cap - admission.admitted
+    found = f"is {admission.cap:,} for all {admission.ranks} attention ranks together, {admission.per_rank:,} on each"
+    if left_over > 0:
+        found += f", so that {left_over} of it never run"
+    width = width_of(situation)
+    verify = f" and {admission.per_rank * width:,} tokens in a rank's largest verify pass" if width else ""
+    end = round_up(admission.per_rank, alignment(situation))
+    yield note("capacity.per-rank-cap", _CAP, found, remedy=f"That makes graphs up to {end:,}{verify}.")
+
+
+def cover(situation: Situation) -> Iterator[Finding]:
+    """C003, C007: a batch beyond the largest graph is launched kernel by kernel, without a word."""
+    admission = derive_admission(situation)
+    last = _largest_everywhere(admission) if admission else None
+    if admission is None or last is None:
+        return
+    each = " on each rank" if admission.ranks > 1 else ""
+    say = refuse if situation.require_graphs else warn
+    yield say(
+        "graphs.cover",
+        _SIZES if situation.arguments.cuda_graph_bs_decode else _LARGEST,
+        f"{_ending(situation, last)}, and {admission.per_rank:,} requests may run at once{each}",
+        f"{_batches(last + 1, admission.per_rank)} without a graph",
+        _wider(situation, admission.per_rank),
+    )
+
+
+def beyond_cap(situation: Situation) -> Iterator[Finding]:
+    """C005: what is captured is of a rank, however much the whole server admits."""
+    admission, asked = derive_admission(situation), situation.arguments
+    if admission is None or not has_decode_graphs(situation):
+        return
+    end = round_up(admission.per_rank, alignment(situation))
+    largest = max(asked.cuda_graph_bs_decode or (asked.cuda_graph_max_bs_decode or 0,))
+    if largest > end:
+        most = (
+            f"a rank runs {admission.per_rank:,} requests"
+            if admission.ranks > 1
+            else f"{admission.per_rank:,} requests run"
+        )
+        yield correct(
+            "graphs.beyond-cap",
+            _SIZES if asked.cuda_graph_bs_decode else _LARGEST,
+            f"goes to {largest:,}, and {most} at most",
+            "the engine sets memory aside for graphs that it then leaves out",
+            f"Planned to end at {end:,}; write that.",
+        )
+
+
+def dispatch_buffer(situation: Situation) -> Iterator[Finding]:
+    """C105: the all-to-all asserts at the first verify pass that is larger than its buffer."""
+    admission, dispatch, width = derive_admission(situation), dispatch_of(situation), width_of(situation)
+    if admission is None or dispatch is None or width is None:
+        return
+    if dispatch.most is not None and dispatch.tokens > dispatch.most:
+        yield refuse(
+            "capacity.dispatch-ceiling",
+            dispatch.variable,
+            f"is {dispatch.tokens:,} tokens",
+            f"{dispatch.backend} asserts that it is at most {dispatch.most:,}",
+            f"Write at most {dispatch.most}.",
+        )
+    sent = sent_tokens(admission.per_rank, width, dispatch)
+    if sent > min(dispatch.tokens, dispatch.most or dispatch.tokens):
+        yield refuse(
+            "capacity.dispatch",
+            dispatch.variable,
+            f"is {dispatch.tokens:,} tokens{'' if dispatch.is_set else ', as nothing sets it'}",
+            f"{_pass(admission, dispatch, width)} sends {sent:,} from each rank, and {dispatch.backend} ends the engine there",
+            _enough(admission, dispatch, width, sent),
+        )
+
+
+RULES = (request_cap, concurrency, per_rank_cap, cover, beyond_cap, dispatch_buffer)
+
+
+def _largest_everywhere(admission: Admission) -> int | None:
+    """The largest batch that has all its graphs; None where that is the cap."""
+    ends = [one.limit for one in admission.inequalities if one.name.startswith("graphs.") and not one.holds]
+    return min(ends, default=None)
+
+
+def _ending(situation: Situation, last: int) -> str:
+    asked = situation.arguments
+    written = max(asked.cuda_graph_bs_decode) if asked.cuda_graph_bs_decode else asked.cuda_graph_max_bs_decode
+    if written is None:
+        return f"is left out; graphs then end at {last:,}"
+    goes = "ends at" if asked.cuda_graph_bs_decode else "is"
+    uneven = f", of which graphs reach {last:,} (their tokens divide among {alignment(situation)} ranks)"
+    return f"{goes} {written:,}{uneven if last < written else ''}"
+
+
+def _batches(first: int, last: int) -> str:
+    return f"a batch of {first:,} runs" if first == last else f"batches of {first:,} to {last:,} run"
+
+
+def _wider(situation: Situation, per_rank: int) -> str:
+    asked, engine = situation.arguments, situation.engine
+    end = round_up(per_rank, alignment(situation))
+    if not asked.cuda_graph_bs_decode:
+        return f"Write {end}."
+    ladder = engine.decode_graphs_speculating if asked.speculates else engine.decode_graphs_autoregressive
+    sizes = ladder_with(offered_sizes(situation) or (), ladder.v, end)
+    if len(sizes) > _LONGEST:
+        kept = [size for size in sizes if size > max(asked.cuda_graph_bs_decode)]
+        return f"Go on with {', '.join(map(str, kept[-_LONGEST:]))}."
+    return f"Write {', '.join(map(str, sizes))}."
+
+
+def _pass(admission: Admission, dispatch: Dispatch, width: int) -> str:
+    tokens = (
+        f"{admission.per_rank:,} requests" if width == 1 else f"{admission.per_rank:,} requests x {width} positions"
+    )
+    shared = f", shared by {dispatch.sharing} ranks," if dispatch.sharing > 1 else ""
+    return f"a {'step' if width == 1 else 'verify pass'} over {tokens}{shared}"
+
+
+def _enough(admission: Admission, dispatch: Dispatch, width: int, sent: int) -> str:
+    if dispatch.most is None or sent <= dispatch.most:
+        return f"Set it to {sent}."
+    fits = most_requests(dispatch.most, width, dispatch) * admission.ranks
+    return f"Even its most, {dispatch.most:,}, is too little: lower max_running_requests to {fits:,}."
