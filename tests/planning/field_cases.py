@@ -13,8 +13,10 @@ import yaml
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.facts.from_config import model_from_config
 from spec_toolkit.facts.known import load_tables
-from spec_toolkit.facts.model import Model, Origin, Quantization, Tensor, Weights
+from spec_toolkit.facts.model import Model, Origin, Tensor, Weights
+from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.planning import rules
 from spec_toolkit.planning.deployed import Deployed, Estimate
 from spec_toolkit.planning.plan import make_plan
@@ -192,40 +194,28 @@ def build(data: Mapping[str, Any]) -> Situation:
 
 
 def build_model(data: Mapping[str, Any], name: str) -> Model:
-    """Of a fragment of a config.json and of our own keys; what is not written is not known."""
-    text = {**data, **data.get("text_config", {})}
-    architectures = data.get("architectures")
-    numbers = (
-        *("hidden_size", "backbone_hidden_size", "vocab_size", "max_position_embeddings"),
-        *("num_hidden_layers", "num_nextn_predict_layers", "dspark_block_size"),
-    )
-    known = {key: text[key] for key in numbers if key in text}
-    own = {key: data[key] for key in _OWN_MODEL_KEYS - {"model", "tensors", "weights", "draft_weights"} if key in data}
-    if "unindexed_files" in own:
-        own["unindexed_files"] = tuple(own["unindexed_files"])
-    tensors = {name: msgspec.convert(tensor, _TensorData) for name, tensor in data.get("tensors", {}).items()}
-    return Model(
-        name=data.get("model", name),
+    """Of a fragment of a config.json and of our own keys, or of a repository of the tables; what is not written is not known."""
+    name, config = data.get("model", name), {key: value for key, value in data.items() if key not in _OWN_MODEL_KEYS}
+    tensors = msgspec.convert(data["tensors"], dict[str, _Tensor]) if "tensors" in data else None
+    own = {key: data[key] for key in ("tokenizer", "commit", "weight_bytes", "draft_weight_bytes") if key in data}
+    own |= {key: Weights(data[key]) for key in ("weights", "draft_weights") if key in data}
+    if not config and "model" in data:
+        return replace(known_model(name, load_tables()), **own)
+    read = model_from_config(
+        config,
+        name=name,
         origin=Origin.FOLDER,
         says="a field case",
-        architecture=architectures[0] if architectures else None,
-        model_type=data.get("model_type"),
-        quantization=_quantization(data["quantization_config"]) if "quantization_config" in data else None,
-        weights=Weights(data["weights"]) if "weights" in data else None,
-        draft_weights=Weights(data["draft_weights"]) if "draft_weights" in data else None,
-        tensors={n: Tensor(bytes=t.bytes, dtype=t.dtype, shape=t.shape) for n, t in tensors.items()}
+        whole=False,
+        tensors={name: Tensor(**msgspec.structs.asdict(tensor)) for name, tensor in tensors.items()}
         if tensors
         else None,
-        **known,
-        **own,
+        unindexed_files=tuple(data.get("unindexed_files", ())),
     )
+    return replace(read, **own)
 
 
-class _TensorData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    bytes: int = 0
+class _Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    bytes: int | None = None
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
-
-
-def _quantization(config: Mapping[str, Any] | None) -> Quantization:
-    return msgspec.convert(config or {}, Quantization)

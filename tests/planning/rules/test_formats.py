@@ -6,8 +6,12 @@ from spec_toolkit.facts.model import Experts, ModelShape, Weights, WindowedAtten
 from spec_toolkit.planning.rules import formats
 from tests.planning.field_cases import build
 
-NVFP4 = {"method": "modelopt", "algorithm": "NVFP4"}
-FP8 = {"method": "modelopt", "algorithm": "FP8"}
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+FP8 = {"quant_method": "modelopt", "quant_algo": "FP8"}
+PACKED = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}},
+}
 ATTENTION = WindowedAttention(
     num_heads=16,
     window_layers=25,
@@ -31,16 +35,25 @@ def found(situation):
 @pytest.mark.parametrize(
     ("flag", "stored", "refused"),
     [
-        *(("modelopt_fp4", stored, False) for stored in (NVFP4, {"method": "modelopt_fp4"}, {"method": "fp8"})),
-        *(("modelopt_fp4", stored, True) for stored in ({}, {"method": "awq"}, {"method": "compressed-tensors"})),
-        *(("modelopt_fp8", stored, False) for stored in (FP8, {"method": "modelopt"})),
+        *(
+            ("modelopt_fp4", stored, False)
+            for stored in (NVFP4, {"quant_method": "modelopt_fp4"}, {"quant_method": "fp8"})
+        ),
+        *(
+            ("modelopt_fp4", stored, True)
+            for stored in ({}, {"quant_method": "awq"}, {"quant_method": "compressed-tensors"})
+        ),
+        *(("modelopt_fp8", stored, False) for stored in (FP8, {"quant_method": "modelopt"})),
         *(("modelopt_fp8", stored, True) for stored in (NVFP4, {})),
-        *(("fp8", stored, False) for stored in ({"method": "fp8"}, {})),
-        *(("fp8", stored, True) for stored in (NVFP4, {"method": "gptq"}, {"method": "compressed_tensors"})),
-        *(("gptq", stored, True) for stored in ({}, {"method": "awq"})),
+        *(("fp8", stored, False) for stored in ({"quant_method": "fp8"}, {})),
+        *(
+            ("fp8", stored, True)
+            for stored in (NVFP4, {"quant_method": "gptq"}, {"quant_method": "compressed_tensors"})
+        ),
+        *(("gptq", stored, True) for stored in ({}, {"quant_method": "awq"})),
         *(("MODELOPT_FP4", stored, False) for stored in (NVFP4,)),
-        *(("awq_marlin", stored, False) for stored in ({"method": "awq"},)),
-        *((flag, {"method": "awq"}, False) for flag in ("moe_wna16", "humming", None)),
+        *(("awq_marlin", stored, False) for stored in ({"quant_method": "awq"},)),
+        *((flag, {"quant_method": "awq"}, False) for flag in ("moe_wna16", "humming", None)),
     ],
 )
 def test_a_flag_reads_its_own_format(flag, stored, refused):  # C078
@@ -69,5 +82,5 @@ def test_marlin_takes_64_columns_of_a_ranks_part(tp, refused):  # C125: 2 x 2,11
 @pytest.mark.parametrize("columns", range(8512, 8705, 32))
 def test_a_rest_is_a_refusal(columns):
     matrix = {"model.layers.0.mlp.down_proj.weight_packed": {"dtype": "I32", "shape": [columns, 672]}}
-    target = {"quantization_config": {"method": "compressed-tensors", "bits": 4}, "tensors": matrix}
+    target = {"quantization_config": PACKED, "tensors": matrix}
     assert bool(found(build({"target": target}))) is bool(columns % 64)

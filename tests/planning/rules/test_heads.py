@@ -59,10 +59,12 @@ def test_nobody_asks_for_the_head_where_it_is_not_the_draft(server_args, draft):
     ("flags", "quantization", "weights", "refused"),
     [
         pytest.param({"quantization": "modelopt_fp4"}, None, "nvfp4", True, id="flag"),
-        pytest.param({}, {"method": "modelopt", "algorithm": "NVFP4"}, "nvfp4", True, id="configuration"),
-        pytest.param({}, {"method": "modelopt", "algorithm": "NVFP4"}, "bf16", False, id="near-miss-a-bf16-layer"),
-        pytest.param({}, {"method": "fp8"}, "fp8", False, id="near-miss-fp8"),
-        pytest.param({}, {"method": "modelopt", "algorithm": "NVFP4"}, None, False, id="near-miss-not-known"),
+        pytest.param({}, {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4", True, id="configuration"),
+        pytest.param(
+            {}, {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "bf16", False, id="near-miss-a-bf16-layer"
+        ),
+        pytest.param({}, {"quant_method": "fp8"}, "fp8", False, id="near-miss-fp8"),
+        pytest.param({}, {"quant_method": "modelopt", "quant_algo": "NVFP4"}, None, False, id="near-miss-not-known"),
     ],
 )
 def test_the_table_alone_tells_a_quantised_head(flags, quantization, weights, refused):  # C072
