@@ -10,9 +10,6 @@ Where a field is needed that no fact gives, it is filler, and `filler` names it:
 
 amd/GLM-5.2-MXFP4 has no quantization_config here, because nobody was found to say what it holds. The two sgl-project/DeepSeek-V4
 repositories say `model_type: deepseek_ref`, as their files did when they were read, and the engine refuses it.
-
-A Gemma 4 target whose towers for images and sound are not in the tables (E2B, E4B, 12B) has none here: memory that they take is in the
-checkpoint's bytes alone.
 """
 
 from collections.abc import Mapping

@@ -8,6 +8,8 @@ from spec_toolkit.facts.quantization import read_quantization, weights_of
 from spec_toolkit.facts.shape import COMPRESSED, LATENT, architecture_of, language_model, read_shape
 
 _QUANTIZATION_KEYS = ("quantization_config", "compression_config")
+# What the engine takes of a model that sees images without a tower of layers. Source: SGLang 0.5.23, srt/arg_groups/memory_hook.py.
+_TOWER_LAYERS, _TOWER_WIDTH = 24, 1024
 _BY_DTYPE = {"BF16": Weights.BF16, "F8_E4M3": Weights.FP8}
 
 
@@ -72,7 +74,9 @@ def _vision(config: Mapping[str, Any]) -> VisionTower | None:
     if not isinstance(tower, Mapping):
         return None
     layers, width = _count(tower, "num_hidden_layers"), _count(tower, "hidden_size")
-    return None if layers is None or width is None else VisionTower(layers=layers, hidden_size=width)
+    return VisionTower(
+        layers=_TOWER_LAYERS if layers is None else layers, hidden_size=_TOWER_WIDTH if width is None else width
+    )
 
 
 def _tensors_of_draft(
