@@ -14,7 +14,7 @@ from msgspec import Struct
 from spec_toolkit.errors import FactsError, Finding, RecipeError
 from spec_toolkit.facts.checkpoint import content_hash, model_folder
 from spec_toolkit.facts.hub import Origin, resolve_revision
-from spec_toolkit.facts.hub_tokenizer import hub_tokenizer_hash
+from spec_toolkit.facts.hub_files import fetch_description
 from spec_toolkit.facts.registry import image_digest
 from spec_toolkit.facts.tokenizer import tokenizer_hash
 from spec_toolkit.recipe.edit import set_values
@@ -22,6 +22,7 @@ from spec_toolkit.recipe.load import load_recipe
 from spec_toolkit.recipe.source import read_source
 from spec_toolkit.terms import Method
 
+_FETCH_SECONDS = 120.0  # some vocabularies are tens of MB
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte-order mark, which some editors put before a text
 _ENGINE_IMAGE = "lmsysorg/sglang"  # SGLang's own, by version
 
@@ -124,7 +125,16 @@ def _tokenizer(model: str, commit: str | None) -> Pin:
             why="tokenizer and weights are of one commit",
             remedy="It is found once target.revision is.",
         )
-    value = hub_tokenizer_hash(model, commit)
+    fetched = fetch_description(model, commit, deadline_seconds=_FETCH_SECONDS)
+    if "tokenizer.json" not in fetched.files:
+        raise FactsError.of(
+            "facts.tokenizer",
+            f"{model}@{commit[:12]}",
+            "has no tokenizer.json",
+            why="the hash is over what it says",
+            remedy="Leave target.tokenizer open.",
+        )
+    value = tokenizer_hash(fetched.folder)
     return Pin(
         key=key, value=value, says=f"vocabulary, merges, special tokens and chat template of {model} at that commit"
     )

@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from spec_toolkit.cli.pin import command
-from spec_toolkit.errors import FactsError, RecipeError
-from spec_toolkit.facts.hub_tokenizer import hub_tokenizer_hash
+from spec_toolkit.errors import RecipeError
 from spec_toolkit.facts.tokenizer import tokenizer_hash
 from spec_toolkit.launch import pinning
 from spec_toolkit.launch.pinning import find_pins, write_pins
@@ -29,6 +28,7 @@ FILES = {
     "org/model": {"tokenizer.json": TOKENIZER, "chat_template.jinja": b"{{ messages }}"},
     "org/flaky": {"tokenizer.json": TOKENIZER},
 }
+MISSING = {"org/flaky": ["chat_template.jinja"]}  # that the hub lists and does not give
 
 
 class World(BaseHTTPRequestHandler):
@@ -38,8 +38,11 @@ class World(BaseHTTPRequestHandler):
             self.send(200, b"{}", {"Docker-Content-Digest": DIGEST})
         elif path.startswith("/api/models/"):
             repo = "/".join(path.split("/")[3:5])
-            known = repo in COMMITS
-            self.send(200 if known else 404, json.dumps({"id": repo, "sha": COMMITS.get(repo)}).encode())
+            names = (*FILES.get(repo, ()), *MISSING.get(repo, ()))
+            told = {"id": repo, "sha": COMMITS.get(repo), "siblings": [{"rfilename": name} for name in names]}
+            if "/tree/" in path:
+                told = [{"type": "file", "path": name, "size": 1, "oid": "0" * 40} for name in names]
+            self.send(200 if repo in COMMITS else 404, json.dumps(told).encode())
         else:
             self.file(*path.strip("/").split("/resolve/"))
 
@@ -49,7 +52,7 @@ class World(BaseHTTPRequestHandler):
     def file(self, repo: str, rest: str = "") -> None:
         commit, _, name = rest.partition("/")
         body = FILES.get(repo, {}).get(name)
-        if repo == "org/flaky" and name == "chat_template.jinja":
+        if name in MISSING.get(repo, ()):
             self.send(403, b"")
         elif body is None or commit != COMMITS[repo]:
             self.send(404, b"", {"X-Error-Code": "EntryNotFound"})
@@ -254,8 +257,3 @@ def test_a_folder_is_pinned_by_its_content(world: str, tmp_path: Path) -> None:
     assert {pin.key for pin in write_pins(path).pins} == {"target.revision", "target.tokenizer"}
     assert load_recipe(path).recipe == pinned.recipe
     assert (rehearsal() / "models").is_dir()
-
-
-def test_no_hash_is_made_of_a_tokenizer_seen_in_part(world: str) -> None:
-    with pytest.raises(FactsError, match=r"chat_template\.jinja could not be fetched"):
-        hub_tokenizer_hash("org/flaky", COMMITS["org/flaky"])
