@@ -151,14 +151,18 @@ def of_pair(data: Mapping[str, Any]) -> Iterator[Finding]:
         yield from rule(prefill, decode)
 
 
-def of_pod(data: Mapping[str, Any]) -> Iterator[Finding]:
+def build_deployed(data: Mapping[str, Any]) -> Deployed:
     situation = build(data)
     launch = {"arguments": msgspec.to_builtins(situation.arguments)}
     names = {"where": "pod.yaml:1", "object_kind": "Deployment", "object_name": "engine"}
     names |= {"template": "spec.template", "container": "engine"}
     pod = msgspec.convert(names | {"launch": launch} | data["pod"], PodLaunch)
-    deployed = Deployed(pod=pod, situation=situation, estimate=Estimate(**data.get("estimate", {})))
-    yield from of_launch(situation)
+    return Deployed(pod=pod, situation=situation, estimate=Estimate(**data.get("estimate", {})))
+
+
+def of_pod(data: Mapping[str, Any]) -> Iterator[Finding]:
+    deployed = build_deployed(data)
+    yield from of_launch(deployed.situation)
     for rule in offered("POD_RULES"):
         yield from rule(deployed)
 
