@@ -23,7 +23,7 @@ def merge_config(
     if not files:
         return [], kept, findings
     if files[0].unknown or not files[0].text:
-        found = f"is {shown(files[0].text)}, which only the shell knows"
+        found = f"is {shown(files[0].text)}, whose value is not known here"
         findings.append(warn("command.variable", _FLAG, found, remedy="What the file holds was not looked at."))
         return [], kept, findings
     held, more = _read(files[0].text, open_file)

@@ -89,6 +89,7 @@ class PodLaunch:
     where: str  # of the container: "deployment.yaml:18"
     object_kind: str  # Deployment, LeaderWorkerSet, RoleBasedGroup, ...
     object_name: str
+    namespace: str | None = None
     template: str  # the path of the pod template in its object: "spec.template", "spec.roles[0].template"
     role: str | None = None  # a role's name, or leader and worker; None: the object has one template
     container: str  # its name

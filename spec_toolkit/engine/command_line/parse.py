@@ -18,6 +18,13 @@ from spec_toolkit.errors import Finding
 
 MOST_FINDINGS = 50  # of a line that is no launch at all
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
+_PLACES = {
+    "host",
+    "port",
+    "node_rank",
+    "dist_init_addr",
+    "nccl_port",
+}  # of one machine among many: nothing is planned from them
 _WOULD_NOT_START = "the engine would not start"
 
 
@@ -143,9 +150,10 @@ class _Reader:
         if unknown is not None and not is_secret_destination(row.dest):
             self.parsed.values.pop(row.dest, None)
             self._write(row, name, [shown(value.text) for value in values], unknown=True)
-            found = f"is {shown(unknown.text)}, which only the shell knows"
-            remedy = "Planned as if the flag were not there: write its value."
-            self.parsed.say(warn("command.variable", name, found, remedy=remedy))
+            if row.dest not in _PLACES:
+                found = f"is {shown(unknown.text)}, whose value is not known here"
+                remedy = "Planned as if the flag were not there: write its value."
+                self.parsed.say(warn("command.variable", name, found, remedy=remedy))
             return
         self._keep(row, name, [value.text for value in values])
 
@@ -169,7 +177,7 @@ class _Reader:
 
     def _stray(self, word: Word) -> None:
         if word.many:
-            found = f"{shown(word.text)} may hold further flags, which only the shell knows"
+            found = f"{shown(word.text)} may hold further flags, and is not known here"
             remedy = "Write them out to have them looked at."
             self.parsed.say(warn("command.variable", "command", found, remedy=remedy))
         elif word.text:
@@ -184,7 +192,7 @@ class _Reader:
         self._values("any")  # what belongs to it is neither stray nor shown: it may be a secret
         fitting = self._fitting(name)
         if word.unknown and "$" in name:
-            found = f"{shown(name)} is a flag that only the shell knows"
+            found = f"{shown(name)} is a flag that is not known here"
             self.parsed.say(warn("command.variable", "command", found, remedy="Write it out to have it looked at."))
         elif fitting:
             found = f"fits {len(fitting)} flags ({', '.join(fitting[:4])}{', …' if len(fitting) > 4 else ''})"
