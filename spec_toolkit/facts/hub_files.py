@@ -36,7 +36,7 @@ def fetch_description(repo: str, commit: str, *, deadline_seconds: float = 30.0)
 
 
 def _fetch(repo: str, commit: str, timeout_seconds: float) -> Fetched | str:
-    from huggingface_hub import HfApi, errors, snapshot_download  # noqa: PLC0415 - a third of a second that planning does not spend
+    from huggingface_hub import HfApi, errors, hf_hub_download  # noqa: PLC0415 - a third of a second that planning does not spend
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
     disable_progress_bars()
@@ -44,12 +44,12 @@ def _fetch(repo: str, commit: str, timeout_seconds: float) -> Fetched | str:
     try:
         info = HfApi(endpoint=endpoint).model_info(repo, revision=commit, timeout=timeout_seconds)
         files = tuple(sibling.rfilename for sibling in info.siblings or ())
-        wanted = sorted(_DESCRIBING.intersection(files))
-        folder = snapshot_download(
-            repo, revision=commit, allow_patterns=wanted, endpoint=endpoint, etag_timeout=min(10.0, timeout_seconds)
-        )
+        fetched = [
+            hf_hub_download(repo, name, revision=commit, endpoint=endpoint, etag_timeout=min(10.0, timeout_seconds))
+            for name in sorted(_DESCRIBING.intersection(files))
+        ]
     except errors.HfHubHTTPError as error:
         return f"the hub answered {error.response.status_code}"
     except Exception as error:  # noqa: BLE001 - the client lets its transport's and the answer's own errors through
         return f"the hub could not be asked ({type(error).__name__})"
-    return Fetched(Path(folder), files)
+    return Fetched(Path(fetched[0]).parent, files) if fetched else "it has no config.json"
