@@ -20,7 +20,7 @@ from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.planning import rules
 from spec_toolkit.planning.deployed import Deployed, Estimate
 from spec_toolkit.planning.plan import make_plan
-from spec_toolkit.planning.situation import Pins, Site, Situation, Workload
+from spec_toolkit.planning.situation import Caps, Measured, Pins, Site, Situation, Workload
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.recipe.load import load_recipe
 from spec_toolkit.recipe.manifest import PodLaunch
@@ -47,7 +47,7 @@ _BESIDE = frozenset({"name", "expect", "roles", "pod", "recipe", "estimate"})
 _PARTS = frozenset(
     {
         *("server_args", "target", "draft", "gpu", "count", "nodes"),
-        *("pins", "workload", "env", "require_graphs"),
+        *("pins", "workload", "env", "require_graphs", "caps", "measured"),
     }
 )
 
@@ -194,6 +194,8 @@ def build(data: Mapping[str, Any]) -> Situation:
         workload=Workload(**data.get("workload", {})),
         environment={str(name): str(value) for name, value in data.get("env", {}).items()},
         require_graphs=data.get("require_graphs", False),
+        caps=Caps(**data.get("caps", {})),
+        measured=Measured(**data.get("measured", {})),
     )
 
 

@@ -1,0 +1,272 @@
+"""The account of one rank's memory: what lies in it, how each line is known, what is left for KV, and what binds first. Pure.
+
+The engine's own division (SGLang 0.5.23, srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes): of what was free before the
+load a share, the memory fraction, is for weights and KV pool, the rest for everything else.
+
+    pool   = free_before x fraction - target weights - draft weights
+    tokens = (pool - fixed state of requests) / (target + draft bytes per token), in whole pages
+
+A line that nobody knows is in the account without a number; what is left is then an upper bound, and the account says so.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from spec_toolkit.planning.memory.kv import KvBytes
+from spec_toolkit.planning.memory.reserve import GIB, MIB, Need, temporary_slots
+from spec_toolkit.planning.memory.rounds import Rounds, graph_families
+
+
+class How(Enum):
+    """How a line is known."""
+
+    MEASURED = "measured"
+    COUNTED = "counted"  # from the model's numbers, as the engine divides them
+    ESTIMATED = "the engine's estimate"
+    UNKNOWN = "unknown"
+
+
+class Place(Enum):
+    STATIC = "weights and KV"  # inside the memory fraction
+    OUTSIDE = "outside"
+    BEFORE = "before the load"  # taken before the engine measures what is free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    name: str
+    place: Place
+    bytes: int | None  # of one rank; None: unknown
+    how: How
+    says: str  # formula and source, for people
+
+    @property
+    def gib(self) -> float | None:
+        return None if self.bytes is None else self.bytes / GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """One of the inequalities that limit how many requests run at once."""
+
+    name: str
+    requests: int  # on one rank
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What an account is drawn up of; bytes, of one rank. None: not known."""
+
+    memory: int | None  # of the GPU
+    free_before: int | None  # measured before the load
+    fraction: float | None
+    fraction_says: str
+    target: tuple[int | None, How, str]  # weights: bytes, how, in words
+    draft: tuple[int | None, How, str] | None  # None: it does not speculate
+    kv: KvBytes | None
+    page_size: int | None  # tokens
+    rounds: Rounds
+    requests: int  # admission cap of this rank
+    context_tokens: int | None
+    pool_tokens: int | None  # written cap
+    outside: tuple[Need, ...] | None  # the engine's estimate
+    outside_measured: int | None = None
+    window_tokens: int | None = None
+    image_cache: int = 0  # taken out of the pool's share for models that see images
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    lines: tuple[Line, ...]
+    usable: int | None  # bytes for weights and KV pool
+    fraction: float | None
+    pool: int | None  # of those, for KV; negative: the weights alone are too much
+    kv: KvBytes | None
+    tokens: int | None  # that fit
+    page_size: int | None
+    slots_per_request: int | None  # the temporary reserve
+    request_tokens: int | None  # of one request at the stated context, reserve included
+    bounds: tuple[Bound, ...]  # ascending: the first binds, the second comes next
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(line.name for line in self.lines if line.how is How.UNKNOWN)
+
+    @property
+    def binding(self) -> Bound | None:
+        return self.bounds[0] if self.bounds else None
+
+    @property
+    def next_bound(self) -> Bound | None:
+        return self.bounds[1] if len(self.bounds) > 1 else None
+
+    def line(self, name: str) -> Line | None:
+        return next((line for line in self.lines if line.name == name), None)
+
+    def taken(self, name: str) -> int:
+        """Bytes of a line; 0 where there is none or nobody knows."""
+        line = self.line(name)
+        return (line.bytes or 0) if line is not None else 0
+
+    @property
+    def outside(self) -> int:
+        """Bytes that stay outside weights and pool, as far as they are known."""
+        return sum(line.bytes or 0 for line in self.lines if line.place is Place.OUTSIDE)
+
+    @property
+    def headroom(self) -> int | None:
+        """Bytes that the memory fraction leaves outside."""
+        if self.usable is None or not self.fraction:
+            return None
+        return round(self.usable / self.fraction * (1 - self.fraction))
+
+
+TARGET, DRAFT = "target weights", "draft weights"
+TARGET_KV, DRAFT_KV, STATE, RESERVE = "target KV", "draft KV", "state of requests", "temporary reserve"
+IMAGES = "image cache"
+
+
+def make_ledger(demand: Demand) -> Ledger:
+    usable = _usable(demand)
+    target = demand.target[0]
+    draft = demand.draft[0] or 0 if demand.draft is not None else 0  # unknown: left out, and said
+    pool = usable - target - draft - demand.image_cache if usable is not None and target is not None else None
+    page, kv = demand.page_size or 1, demand.kv
+    tokens = _tokens(pool, kv, demand, page)
+    slots = _slots(demand.rounds, page)
+    whole = None if demand.context_tokens is None else -(-(demand.context_tokens + slots) // page) * page
+    return Ledger(
+        lines=(
+            *_before(demand),
+            *_weights(demand),
+            *_kv_lines(demand, tokens, slots, pool),
+            *_outside(demand),
+        ),
+        usable=usable,
+        fraction=demand.fraction,
+        pool=pool,
+        kv=kv,
+        tokens=tokens,
+        page_size=demand.page_size,
+        slots_per_request=slots,
+        request_tokens=whole,
+        bounds=tuple(sorted(_bounds(demand, pool, tokens, whole, slots), key=lambda bound: bound.requests)),
+    )
+
+
+def fits(ledger: Ledger) -> bool | None:
+    """Whether one request at the stated context fits; None: not known."""
+    if ledger.pool is not None and ledger.pool <= 0:
+        return False
+    if ledger.tokens is None or ledger.request_tokens is None:
+        return None
+    return ledger.tokens >= ledger.request_tokens
+
+
+def _usable(demand: Demand) -> int | None:
+    before = demand.free_before if demand.free_before is not None else demand.memory
+    if before is None:
+        return None
+    return None if demand.fraction is None else round(before * demand.fraction)
+
+
+def _tokens(pool: int | None, kv: KvBytes | None, demand: Demand, page: int) -> int | None:
+    if pool is None or kv is None:
+        return None
+    left = max(0, pool - kv.fixed(demand.requests))
+    tokens = int(left / kv.total) // page * page
+    written = demand.pool_tokens
+    return tokens if written is None else min(tokens, written // page * page)
+
+
+def _slots(rounds: Rounds, page: int) -> int:
+    if not rounds.steps:
+        return 0
+    return temporary_slots(num_steps=max(rounds.steps), topk=rounds.topk, width=rounds.width, page_size=page)
+
+
+def _before(demand: Demand) -> Iterable[Line]:
+    taken = None
+    if demand.free_before is not None and demand.memory is not None:
+        taken = demand.memory - demand.free_before
+    how = How.UNKNOWN if taken is None else How.MEASURED
+    says = (
+        "memory less what was free before the load"
+        if taken is not None
+        else "driver, context and communicators: not measured here"
+    )
+    yield Line(name="taken before the load", place=Place.BEFORE, bytes=taken, how=how, says=says)
+
+
+def _weights(demand: Demand) -> Iterable[Line]:
+    for name, weights in ((TARGET, demand.target), (DRAFT, demand.draft)):
+        if weights is not None:
+            size, how, says = weights
+            yield Line(name=name, place=Place.STATIC, bytes=size, how=how, says=says)
+
+
+def _kv_lines(demand: Demand, tokens: int | None, slots: int, pool: int | None) -> Iterable[Line]:
+    kv, how = demand.kv, How.UNKNOWN if tokens is None else How.COUNTED
+    if demand.image_cache:
+        yield Line(name=IMAGES, place=Place.STATIC, bytes=demand.image_cache, how=How.ESTIMATED, says="100 MiB")
+    if kv is None:
+        yield Line(name=TARGET_KV, place=Place.STATIC, bytes=None, how=How.UNKNOWN, says="bytes per token not known")
+        return
+    if kv.request_state is not None:
+        fixed = kv.fixed(demand.requests)
+        yield Line(
+            name=STATE, place=Place.STATIC, bytes=fixed, how=How.COUNTED, says=f"rings of {demand.requests} requests"
+        )
+    reserve = round(slots * demand.requests * kv.total) if slots else 0
+    held = min(reserve, round(tokens * kv.total)) if tokens is not None else 0
+    if reserve:
+        says = f"{slots} slots x {demand.requests} requests x {kv.total:,.0f} B, of the pool"
+        yield Line(name=RESERVE, place=Place.STATIC, bytes=reserve, how=How.COUNTED, says=says)
+    share = 0 if tokens is None or kv.total == 0 else tokens * kv.total - held
+    parts = [(TARGET_KV, kv.target, kv.rule)] + ([(DRAFT_KV, kv.draft, "the draft's layers")] if kv.draft else [])
+    for name, each, rule in parts:
+        size = None if tokens is None else round(share * each / kv.total)
+        says = (
+            f"{each:,.2f} B a token: {rule}"
+            if pool is not None
+            else f"{each:,.2f} B a token: {rule}; the pool's size is not known"
+        )
+        yield Line(name=name, place=Place.STATIC, bytes=size, how=how, says=says)
+
+
+def _outside(demand: Demand) -> Iterable[Line]:
+    if demand.outside_measured is not None:
+        says = "all that is neither weights nor KV pool"
+        yield Line(name="outside", place=Place.OUTSIDE, bytes=demand.outside_measured, how=How.MEASURED, says=says)
+        return
+    for need in demand.outside or ():
+        yield Line(name=need.name, place=Place.OUTSIDE, bytes=round(need.mib * MIB), how=How.ESTIMATED, says=need.rule)
+    if demand.outside is None:
+        yield Line(
+            name="activations and graphs",
+            place=Place.OUTSIDE,
+            bytes=None,
+            how=How.UNKNOWN,
+            says="the GPU's memory is not known",
+        )
+    for name, says in graph_families(demand.rounds):
+        yield Line(name=name, place=Place.OUTSIDE, bytes=None, how=How.UNKNOWN, says=says)
+
+
+def _bounds(demand: Demand, pool: int | None, tokens: int | None, whole: int | None, slots: int) -> Iterable[Bound]:
+    yield Bound(name="admission cap", requests=demand.requests, says=f"{demand.requests} requests on a rank")
+    kv, page = demand.kv, demand.page_size or 1
+    if whole is None or not whole or kv is None:
+        return
+    if demand.pool_tokens is not None:
+        says = f"{demand.pool_tokens:,} tokens written, {whole:,} a request"
+        yield Bound(name="written pool", requests=demand.pool_tokens // whole, says=says)
+    if pool is not None:
+        fitting = int(max(0, pool - kv.fixed(demand.requests)) / kv.total) // page * page
+        yield Bound(name="memory", requests=fitting // whole, says=f"{fitting:,} tokens fit, {whole:,} a request")
+    if tokens is not None and demand.window_tokens and kv.window_share:
+        held, of_window = demand.window_tokens + page + slots, int(tokens * kv.window_share)
+        says = f"{of_window:,} tokens of the window's pool, {held:,} a request at least"
+        yield Bound(name="window pool", requests=of_window // held, says=says)
