@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.finding import correct, note, refuse
-from spec_toolkit.planning.rules.pairing import algorithm_of
+from spec_toolkit.planning.rules.pairing import asked_algorithm
 from spec_toolkit.planning.situation import Situation
 
 _AFFECTED = ("0.5.15", "0.5.16", "0.5.17")
@@ -18,7 +18,7 @@ _REPLAY = "Replay greedy requests against the autoregressive engine before it se
 
 
 def depth(situation: Situation) -> Iterator[Finding]:
-    if algorithm_of(situation) != "DSPARK":
+    if asked_algorithm(situation) != "DSPARK":
         return
     where, written = "speculative_dspark_block_size", situation.arguments.speculative_dspark_block_size
     drafts = written or situation.target.dspark_block_size
@@ -36,7 +36,7 @@ def depth(situation: Situation) -> Iterator[Finding]:
 def gpu(situation: Situation) -> Iterator[Finding]:
     facts = situation.site.facts
     capability = facts.compute_capability.v if facts is not None else None
-    if algorithm_of(situation) != "DSPARK" or capability is None or capability[0] != 12:
+    if asked_algorithm(situation) != "DSPARK" or capability is None or capability[0] != 12:
         return
     where = situation.pins.flashinfer
     beside = f" with FlashInfer {where}" if where else ""

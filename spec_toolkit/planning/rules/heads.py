@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.model import Model, Weights
 from spec_toolkit.planning.finding import refuse, warn
-from spec_toolkit.planning.rules.pairing import NEEDS_ASSISTANT, algorithm_of
+from spec_toolkit.planning.rules.pairing import NEEDS_ASSISTANT, asked_algorithm
+from spec_toolkit.planning.rules.resolved import has_draft_of_its_own
 from spec_toolkit.planning.situation import Situation
 
 _V4 = "DeepseekV4ForCausalLM"
@@ -102,11 +103,10 @@ def _prefixes(target: Model) -> tuple[str, ...] | None:
 
 
 def _drafts_with_its_own_head(situation: Situation) -> bool:
-    asked = situation.arguments
-    inside = asked.speculative_draft_model_path in {None, asked.model_path} and situation.draft is None
+    inside = not has_draft_of_its_own(situation)
     return (
         inside
-        and algorithm_of(situation) in {"EAGLE", "NEXTN"}
+        and asked_algorithm(situation) in {"EAGLE", "NEXTN"}
         and situation.target.architecture not in NEEDS_ASSISTANT
     )
 

@@ -22,7 +22,7 @@ _ON = frozenset({"1", "true", "yes", "y", "t", "on"})
 
 
 def assistant_algorithm(situation: Situation) -> Iterator[Finding]:
-    draft, algorithm = situation.draft, algorithm_of(situation)
+    draft, algorithm = situation.draft, asked_algorithm(situation)
     if draft is None or algorithm is None:
         return
     if draft.architecture in ASSISTANTS and algorithm not in _FOR_ASSISTANTS:
@@ -45,7 +45,7 @@ def assistant_algorithm(situation: Situation) -> Iterator[Finding]:
 
 def assistant_missing(situation: Situation) -> Iterator[Finding]:
     """The engine takes this through its argument checks as EAGLE 3/1/4 and finds no draft weights."""
-    target, algorithm = situation.target, algorithm_of(situation)
+    target, algorithm = situation.target, asked_algorithm(situation)
     named = situation.arguments.speculative_draft_model_path not in {None, situation.arguments.model_path}
     if (
         target.architecture in NEEDS_ASSISTANT
@@ -88,7 +88,7 @@ def assistant_variant(situation: Situation) -> Iterator[Finding]:
 
 def hidden_size(situation: Situation) -> Iterator[Finding]:
     draft, target = situation.draft, situation.target
-    if draft is None or draft.architecture in ASSISTANTS or algorithm_of(situation) not in _FROM_HIDDEN_STATES:
+    if draft is None or draft.architecture in ASSISTANTS or asked_algorithm(situation) not in _FROM_HIDDEN_STATES:
         return
     if draft.hidden_size is None or target.hidden_size is None or draft.hidden_size == target.hidden_size:
         return
@@ -104,7 +104,7 @@ def hidden_size(situation: Situation) -> Iterator[Finding]:
 def other_checkpoint(situation: Situation) -> Iterator[Finding]:
     """A whole model of the target's own kind as draft: its head was trained on that model's hidden states."""
     draft, target = situation.draft, situation.target
-    if draft is None or algorithm_of(situation) not in _FROM_HIDDEN_STATES or draft.name == target.name:
+    if draft is None or asked_algorithm(situation) not in _FROM_HIDDEN_STATES or draft.name == target.name:
         return
     if draft.architecture is not None and draft.architecture == target.architecture:
         found = f"takes the head of {draft.name} for {target.name}"
@@ -123,7 +123,7 @@ def vocabulary(situation: Situation) -> Iterator[Finding]:
     sizes_differ = sizes_known and draft.vocab_size != target.vocab_size
     sizes = f"{draft.vocab_size:,} and {target.vocab_size:,} entries" if sizes_known else "entries that are not known"
     same = _same_tokenizer(draft, target)
-    standalone = algorithm_of(situation) == "STANDALONE"
+    standalone = asked_algorithm(situation) == "STANDALONE"
     if same is False and (sizes_differ or standalone):
         yield refuse(
             "pairing.tokenizer",
@@ -174,7 +174,7 @@ def draft_context(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def algorithm_of(situation: Situation) -> str | None:
+def asked_algorithm(situation: Situation) -> str | None:
     """As the engine reads it: in capitals."""
     written = situation.arguments.speculative_algorithm
     return written.upper() if written is not None else None
