@@ -1,32 +1,53 @@
 """`spec-toolkit resolve`."""
 
+from pathlib import Path
+
 import click
 
 from spec_toolkit.errors import Verdict
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.prepare import plan_and_patches
-from spec_toolkit.launch.resolution import Resolution, about_plan, put
+from spec_toolkit.launch.resolution import Resolution, about_command, about_plan, put
+from spec_toolkit.planning.situation import Site
 from spec_toolkit.recipe.catalogue import find_recipe
+from spec_toolkit.recipe.command import read_command
 from spec_toolkit.report import resolve as report
 from spec_toolkit.report import text
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", required=False)
+@click.option("--command", "launch", help="A launch command in place of a recipe.")
+@click.option("--gpu", help="With --command: the GPU it is for, as recipes name it: h200.")
+@click.option("--count", type=click.IntRange(1, 1024), default=1, help="With --command: GPUs of one node.")
+@click.option("--nodes", type=click.IntRange(1, 1024), default=1, help="With --command: nodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record, not text.")
-def command(recipe: str, *, as_json: bool) -> int:
+def command(  # noqa: PLR0913 - one an option
+    recipe: str | None, launch: str | None, gpu: str | None, *, count: int, nodes: int, as_json: bool
+) -> int:
     """Say what the engine itself would make of RECIPE (a file, or a name of the catalogue), and where it takes something else.
 
     \b
     spec-toolkit resolve deepseek_v3_h200
     spec-toolkit resolve recipes/glm52_fp8_h200.yaml --json
+    spec-toolkit resolve --command 'python3 -m sglang.launch_server ...' --gpu h200 --count 8
 
-    Asks the installed engine's own code, as if the recipe's GPUs were there; no GPU is needed or touched, and nothing is fetched. The
-    first answer takes as long as importing the engine, about ten seconds; it is kept, and the next takes a fraction of one.
-    Exit 0 it resolves, 1 it refuses, 2 the file is no recipe, 3 there is no engine to ask, or no answer.
+    Asks the installed engine's own code, as if these GPUs were there; no GPU is needed or touched, and nothing is fetched. The first
+    answer takes as long as importing the engine, about ten seconds; it is kept, and the next takes a fraction of one.
+    Exit 0 it resolves, 1 it is refused, 2 there is no recipe or launch to read, 3 there is no engine to ask, or no answer.
     """
-    _, plan, patches = plan_and_patches(find_recipe(recipe))
-    return _show(put(about_plan(plan, load_tables(), patches), waiting=_waiting), as_json=as_json)
+    if (recipe is None) == (launch is None):
+        raise click.UsageError("Name a recipe, or give --command and --gpu.")
+    if launch is not None and gpu is None:
+        raise click.UsageError("--command needs --gpu: the engine resolves differently for different GPUs.")
+    tables = load_tables()
+    if launch is not None and gpu is not None:
+        site = Site(gpu=gpu, facts=tables.gpus.get(gpu), gpus_per_node=count, nodes=nodes)
+        inquiry = about_command(read_command(launch, open_file=lambda name: Path(name).read_bytes()), tables, site)
+    else:
+        _, plan, patches = plan_and_patches(find_recipe(str(recipe)))
+        inquiry = about_plan(plan, tables, patches)
+    return _show(put(inquiry, waiting=_waiting), as_json=as_json)
 
 
 def _show(found: Resolution, *, as_json: bool) -> int:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -12,10 +13,11 @@ from spec_toolkit.engine.patches import Patch
 from spec_toolkit.engine.patches import resolve as hand_over
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.checkpoint import is_folder, model_folder
+from spec_toolkit.facts.json_file import read_object
 from spec_toolkit.facts.records import Tables
 from spec_toolkit.handover import Role
 from spec_toolkit.launch.decided import Decided, cpu_values, decided, findings
-from spec_toolkit.launch.resolve import Waiting, resolve_many
+from spec_toolkit.launch.resolve import ENGINES_OWN, Waiting, resolve_many
 from spec_toolkit.launch.resolving.questions import describe, model_files
 from spec_toolkit.launch.resolving.records import Answer, DescribedGpu, Outcome, Question
 from spec_toolkit.launch.spec import Place, steps_config, to_launch
@@ -75,12 +77,17 @@ def about_plan(plan: Plan, tables: Tables, patches: Sequence[Patch]) -> Inquiry:
 
 
 def about_command(launch: CommandLaunch, tables: Tables, site: Site) -> Inquiry:
+    """Relative places are the current folder's, as they would be for the command."""
     asked = launch.arguments
+    models = _models([asked.model_path, asked.speculative_draft_model_path], tables)
+    words = [word for flag in launch.written if not flag.unknown for word in (flag.flag, *flag.values)]
+    here = {word: str(Path(word).expanduser().resolve()) for word in words if _is_place(word)}
     question = Question(
-        argv=tuple(word for flag in launch.written if not flag.unknown for word in (flag.flag, *flag.values)),
+        argv=tuple(here.get(word, word) for word in words),
         gpu=describe(site.gpu or "", site.facts, count=site.gpus_per_node),
-        environment=dict(launch.environment),
-        **_models([asked.model_path, asked.speculative_draft_model_path], tables),
+        files=models.files,
+        environment={name: value for name, value in launch.environment.items() if name.startswith(ENGINES_OWN)},
+        places=tuple(dict.fromkeys([*models.folders, *here.values()])),
     )
     return Inquiry(
         name=asked.model_path or "the command",
@@ -137,12 +144,13 @@ def _question(
     del command[at : at + 2]
     argv = command[command.index(LAUNCH_MODULE) + 1 :] if LAUNCH_MODULE in command else command[2:]
     models = _models([recipe.target.model, draft], tables)
-    models["files"] |= {_STEPS: steps_config(plan.steps)} if plan.steps else {}
+    steps = {_STEPS: steps_config(plan.steps)} if plan.steps else {}
     return Question(
         argv=(*argv, *(_RENDEZVOUS if recipe.hardware.nodes > 1 else ())),
         gpu=gpu,
         hooks=tuple(_hooks(patches, attention_dp=plan.asked.attention_dp)),
-        **models,
+        files={**models.files, **steps},
+        places=models.folders,
     )
 
 
@@ -155,17 +163,29 @@ def _hooks(patches: Sequence[Patch], *, attention_dp: int) -> Iterator[Mapping[s
         yield {"target": hook.target, "file": hook.file, "function": hook.function, "type": hook.type.value}
 
 
-def _models(models: Sequence[str | None], tables: Tables) -> dict[str, Any]:
-    """What a question holds of its models: their configuration by repository, or the folder they lie in."""
+class _Models(NamedTuple):
+    files: dict[str, Any]  # configuration of those in a repository
+    folders: tuple[str, ...]  # of the others
+
+
+def _models(models: Sequence[str | None], tables: Tables) -> _Models:
+    """FactsError where the configuration of one is not known."""
     named = [model for model in models if model]
+    local = [model for model in named if is_folder(model) or Path(model).is_dir()]
+    for folder in local:
+        read_object(Path(_local(folder)) / "config.json")
     files: dict[str, Any] = {}
     for repo in named:
-        files |= {} if is_folder(repo) else model_files(repo, tables)
-    return {"files": files, "folders": tuple(_local(model) for model in named if is_folder(model))}
+        files |= {} if repo in local else model_files(repo, tables)
+    return _Models(files, tuple(map(_local, local)))
+
+
+def _is_place(word: str) -> bool:
+    return not word.startswith("-") and len(word) < 256 and Path(word).expanduser().exists()
 
 
 def _local(model: str) -> str:
-    folder = model_folder(model)
+    folder = model_folder(model) or (Path(model) if Path(model).is_dir() else None)
     return str(folder.resolve()) if folder else model
 
 

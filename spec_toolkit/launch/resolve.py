@@ -27,7 +27,7 @@ _CHILD = str(Path(__file__).parent / "resolving" / "__main__.py")
 _IMPORT_SECONDS = 180.0  # ten on a quiet core; a busy machine or a cold disk takes many times that
 _QUESTION_SECONDS = 30.0  # a fifth of one on a quiet core
 _PATIENCE_SECONDS = 2.0
-_ENGINES_OWN = ("SGLANG_", "SGL_")  # prefixes of its variables: a question says which are set
+ENGINES_OWN = ("SGLANG_", "SGL_")  # prefixes of its variables: a question says which are set
 
 Waiting = Callable[[], None]  # called once, where an answer takes longer than two seconds
 
@@ -124,7 +124,7 @@ def _read_lines(child: subprocess.Popen[bytes], waiting: Waiting, patience: floa
 
 def _environment(ours: Mapping[str, str], *, with_gpu: bool) -> dict[str, str]:
     """Ours, without what would change an answer, and without GPUs: none is touched."""
-    plain = {name: value for name, value in ours.items() if not name.startswith(_ENGINES_OWN)}
+    plain = {name: value for name, value in ours.items() if not name.startswith(ENGINES_OWN)}
     others = [entry for entry in plain.pop("PYTHONPATH", "").split(os.pathsep) if entry and not _holds_stand_ins(entry)]
     return {
         **plain,

@@ -52,7 +52,7 @@ def _attention(d: Decided) -> str:
     main = d.prefill_attention if same else f"{d.prefill_attention} in prefill, {d.decode_attention} in decode"
     sparse = d.sparse_prefill and f"sparse kernels {d.sparse_prefill} in prefill, {d.sparse_decode} in decode"
     draft = d.draft_attention and f"{d.draft_attention} for the draft"
-    return _listed(main, sparse, draft, d.verify_attention and f"a verify pass as {d.verify_attention}")
+    return _listed(main, sparse, draft, d.verify_attention and f"verified by {d.verify_attention}'s")
 
 
 def _layout(d: Decided) -> str:
@@ -128,7 +128,8 @@ def _sum(found: Resolution) -> str:
     differing = sum(finding.rule == "resolve.differs" for finding in found.findings)
     refused = any(finding.verdict is Verdict.REFUSE for finding in found.findings)
     verdict = "is refused" if refused else "resolves"
-    return f"{found.name} {verdict}: {_count(differing, 'value') if differing else 'nothing'} other than asked"
+    differs = f"{_count(differing, 'value')} other than asked" if differing else "nothing differs from what is asked"
+    return f"{found.name} {verdict}: {differs}"
 
 
 def _listed(*parts: str | bool | int | None) -> str:

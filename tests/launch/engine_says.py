@@ -52,8 +52,14 @@ def engine_is_asked(
         files=files,
         environment=environment or {},
     )
-    _OPEN.append(question)
+    to_be_asked(question)
     return question
+
+
+def to_be_asked(*questions: Question) -> tuple[Question, ...]:
+    """Of questions made elsewhere."""
+    _OPEN.extend(questions)
+    return questions
 
 
 def engine_answers(question: Question) -> Answer:

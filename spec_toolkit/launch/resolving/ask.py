@@ -31,6 +31,7 @@ from spec_toolkit.launch.resolving import absent, described_gpu
 _REFUSALS = (ValueError, AssertionError, NotImplementedError, RuntimeError)
 # What hooks of other processes import beside the one that is wanted here.
 _NOT_RESOLVING = ("sglang.srt.managers", "sglang.srt.models", "sglang.srt.entrypoints")
+_SECRET = ("api_key", "admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b", "watermark_config")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -76,7 +77,7 @@ def _resolve(argv: list[str], stage: list[str]) -> dict[str, Any]:
     prefill, decode = attention_backends_of(view)
     return {
         "outcome": "resolved",
-        "arguments": _plain(arguments.resolved_dict()),
+        "arguments": _told(arguments),
         "prefill_attention": prefill,
         "decode_attention": decode,
         "widest_round": max_speculative_num_draft_tokens(arguments),
@@ -91,7 +92,7 @@ def _resolve(argv: list[str], stage: list[str]) -> dict[str, Any]:
 
 def _hook(hook: dict[str, str]) -> None:
     """One of our patches' hooks, where it changes what is resolved: as the plugin would place it in the launched engine."""
-    spec = importlib.util.spec_from_file_location("spec_toolkit_hook", hook["file"])
+    spec = importlib.util.spec_from_file_location("hooks_of_a_patch", hook["file"])
     if spec is None or spec.loader is None:
         raise ImportError(hook["file"])
     hooks = importlib.util.module_from_spec(spec)
@@ -135,6 +136,14 @@ def _listen(said: list[str]) -> None:
     logging.getLogger("sglang").addHandler(Listener(logging.WARNING))
     logging.getLogger("sglang").setLevel(logging.WARNING)
     warnings.showwarning = lambda *_, **__: None
+
+
+def _told(arguments: Any) -> dict[str, Any]:
+    """Every field, but for a seed that was drawn and what is secret."""
+    said: dict[str, Any] = _plain(arguments.resolved_dict())
+    if arguments.random_seed is None:
+        del said["random_seed"]
+    return said | {name: "***" for name in _SECRET if said.get(name) is not None}
 
 
 def _plain(value: Any) -> Any:

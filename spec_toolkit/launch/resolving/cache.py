@@ -1,6 +1,6 @@
 """Answers of the engine's resolver that need not be asked for again. Touches the disk; whatever is wrong there costs time, never an answer.
 
-A key holds everything an answer follows from: the engine as installed, the question, the folders it names, and our own code that asks.
+A key holds everything an answer follows from: the engine as installed, the question, the places it names, and our own code that asks.
 """
 
 import hashlib
@@ -46,10 +46,10 @@ def key_of(question: Question, engine: str) -> str:
     digest.update(msgspec.json.encode(_normal(question), order="sorted"))
     for file in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(file.read_bytes())
-    for folder in question.folders:
-        for name in _READ_BY_THE_ENGINE:
+    for place in question.places:
+        for file in (Path(place), *(Path(place) / name for name in _READ_BY_THE_ENGINE)):
             with suppress(OSError):
-                digest.update(f"{folder}/{name}".encode() + (Path(folder) / name).read_bytes())
+                digest.update(str(file).encode() + file.read_bytes())
     for hook in question.hooks:
         with suppress(OSError):
             digest.update(Path(hook["file"]).read_bytes())

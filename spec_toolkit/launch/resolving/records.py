@@ -24,7 +24,7 @@ class Question(Struct, frozen=True, kw_only=True):
     gpu: DescribedGpu | None  # None: the CPU engine
     files: Mapping[str, Any] = {}  # by relative path, as JSON: "deepseek-ai/DeepSeek-V3/config.json"
     environment: Mapping[str, str] = {}  # set for the engine
-    folders: tuple[str, ...] = ()  # absolute, of this machine: read by the engine itself
+    places: tuple[str, ...] = ()  # folders and files of this machine that the engine reads itself; absolute
     hooks: tuple[Mapping[str, str], ...] = ()  # ours that change what is resolved: target, file, function
 
 
