@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from spec_toolkit.errors import FactsError
-from spec_toolkit.facts.records import Level
 from spec_toolkit.terms import Acceptance, Method
 
 _CLOSE = 0.05  # tokens; emitted length and survival may be of windows that differ by a few rounds
@@ -98,17 +97,6 @@ class Evidence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def has_autoregressive_row(self) -> bool:
         return any(row.num_steps is None for row in self.rows)
-
-
-class AcceptanceCurve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Emitted lengths that somebody published, of another machine and other prompts: a prior, and named as one."""
-
-    model: str
-    method: Method
-    conditions: str  # prompts, sampling, reasoning
-    emitted_lengths: tuple[float, ...]  # tokens per round with 1, 2, ... steps, each of a run of its own
-    level: Level
-    source: str
 
 
 def read_evidence(path: Path) -> Evidence:

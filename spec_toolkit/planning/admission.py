@@ -108,18 +108,19 @@ class Dispatch:
 
 
 def derive_admission(
-    situation: Situation, *, steps: Sequence[int] = (), kv_tokens: int | None = None
+    situation: Situation, *, kv_tokens: int | None = None, request_tokens: int | None = None
 ) -> Admission | None:
     """None where neither the launch nor the engine names a cap: then it is what memory leaves.
 
-    `steps`: counts the engine can be set to while it serves; none: the launch's own. `kv_tokens`: that fit on each rank, where known.
+    `kv_tokens`: that fit on each rank; `request_tokens`: that one request takes of them, its context where nobody counted its reserve.
     """
     cap = cap_of(situation)
     if cap is None:
         return None
     ranks = max(1, situation.arguments.attention_dp)
     per_rank = max(1, cap // ranks)
-    widths = _widths(situation, steps)
+    widths = _widths(situation)
+    of_memory = _of_memory(situation, per_rank, kv_tokens, request_tokens)
     return Admission(
         cap=cap,
         is_written=situation.arguments.max_running_requests is not None,
@@ -129,7 +130,7 @@ def derive_admission(
             for width in widths
         ),
         prefill_graphs=prefill_sizes(situation),
-        inequalities=tuple(_inequalities(situation, cap, per_rank, widths, kv_tokens)),
+        inequalities=(*_inequalities(situation, cap, per_rank, widths), *of_memory),
     )
 
 
@@ -185,9 +186,11 @@ def most_requests(tokens: int, width: int, dispatch: Dispatch) -> int:
     return tokens * dispatch.sharing // width
 
 
-def _widths(situation: Situation, steps: Sequence[int]) -> tuple[int, ...]:
+def _widths(situation: Situation) -> tuple[int, ...]:
+    """Of every step count the engine is started with, ascending; empty: not known."""
     own = width_of(situation)
-    return tuple(sorted({count + 1 for count in steps} or ({own} if own is not None else set())))
+    of_steps = {count + 1 for count in situation.steps} if situation.arguments.speculates else set()
+    return tuple(sorted(of_steps or ({own} if own is not None else set())))
 
 
 def _captured(situation: Situation, per_rank: int, width: int) -> tuple[int, ...]:
@@ -197,9 +200,7 @@ def _captured(situation: Situation, per_rank: int, width: int) -> tuple[int, ...
     return kept_sizes(offered, cap=per_rank, multiple=alignment(situation), width=width)
 
 
-def _inequalities(
-    situation: Situation, cap: int, per_rank: int, widths: Sequence[int], kv_tokens: int | None
-) -> Iterator[Inequality]:
+def _inequalities(situation: Situation, cap: int, per_rank: int, widths: Sequence[int]) -> Iterator[Inequality]:
     ranks = max(1, situation.arguments.attention_dp)
     share = f", {per_rank} on each of {ranks} ranks" if ranks > 1 else ""
     wanted = situation.workload.peak_concurrency
@@ -213,7 +214,6 @@ def _inequalities(
     )
     yield from _of_graphs(situation, per_rank, widths)
     yield from _of_dispatch(situation, per_rank, widths)
-    yield from _of_memory(situation, per_rank, kv_tokens)
     chunk, captured = chunk_tokens(situation), prefill_sizes(situation)
     if chunk is not None and captured:
         yield Inequality(
@@ -267,16 +267,18 @@ def _of_dispatch(situation: Situation, per_rank: int, widths: Sequence[int]) -> 
         )
 
 
-def _of_memory(situation: Situation, per_rank: int, kv_tokens: int | None) -> Iterator[Inequality]:
+def _of_memory(
+    situation: Situation, per_rank: int, kv_tokens: int | None, request_tokens: int | None
+) -> Iterator[Inequality]:
     asked = situation.arguments
-    context = situation.workload.context_tokens or asked.context_length
+    each = request_tokens or situation.workload.context_tokens or asked.context_length
     known = [tokens for tokens in (kv_tokens, asked.max_total_tokens) if tokens is not None]
-    if context and known:
+    if each and known:
         yield Inequality(
             name="kv",
-            says=f"tokens of one rank's requests at {context:,} each, and those that fit",
-            left=per_rank * context,
+            says=f"tokens of one rank's requests at {each:,} each, and those that fit",
+            left=per_rank * each,
             limit=min(known),
             unit="tokens",
-            requests=min(known) // context,
+            requests=min(known) // each,
         )

@@ -17,6 +17,7 @@ def launch(
     environment: dict[str, str] | None = None,
     require_graphs: bool = False,
     dspark_block: int | None = None,
+    steps: tuple[int, ...] = (),
     **arguments: Any,
 ) -> Situation:
     tables = load_tables()
@@ -36,4 +37,5 @@ def launch(
         workload=Workload(peak_concurrency=peak, context_tokens=context),
         environment=environment or {},
         require_graphs=require_graphs,
+        steps=steps,
     )

@@ -73,9 +73,15 @@ def test_a_verify_pass_is_as_wide_as_what_is_drafted(arguments: dict[str, Any], 
 def test_every_step_count_the_policy_may_use_has_graphs_that_end_with_the_cap() -> None:
     """Of 4 ranks that share a request, an odd cap is no size of theirs."""
     situation = launch(
-        tp_size=8, dp_size=2, enable_dp_attention=True, max_running_requests=66, cuda_graph_max_bs_decode=36, **MTP
+        tp_size=8,
+        dp_size=2,
+        enable_dp_attention=True,
+        max_running_requests=66,
+        cuda_graph_max_bs_decode=36,
+        steps=(0, 1, 3),
+        **MTP,
     )
-    found = derive_admission(situation, steps=(0, 1, 3))
+    found = derive_admission(situation)
     assert found is not None
     assert [(graphs.width, graphs.verify_tokens) for graphs in found.graphs] == [(1, 33), (2, 66), (4, 132)]
     assert all(graphs.sizes[-1] >= 33 for graphs in found.graphs)
@@ -117,6 +123,14 @@ def test_memory_may_bind_first() -> None:
     assert (found.binding.name, found.binding.requests) == ("kv", 24)
     assert found.behind is not None
     assert found.behind.name == "request-cap"
+
+
+def test_a_request_takes_its_reserve_of_the_pool_too() -> None:
+    situation = launch(max_running_requests=64, context=4096, **MTP)
+    found = derive_admission(situation, kv_tokens=100_000, request_tokens=4096 + 64)
+    assert found is not None
+    assert found.binding is not None
+    assert (found.binding.left, found.binding.requests) == (64 * 4160, 24)
 
 
 def test_a_pool_that_the_launch_limits_is_no_larger_than_that() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spec_toolkit.errors import Finding
-from spec_toolkit.facts.evidence import Evidence, Prompts
+from spec_toolkit.facts.evidence import Evidence, Prompts, Row
 from spec_toolkit.planning.finding import note, warn
 from spec_toolkit.planning.rules.shape import derive_shape
-from spec_toolkit.planning.speed.depth import marginal_costs, token_prices
+from spec_toolkit.planning.speed.depth import best_depth, marginal_costs
 from spec_toolkit.planning.speed.speedup import Point, points, turns
 from spec_toolkit.recipe.schema import Draft, Recipe
 from spec_toolkit.terms import Method
@@ -92,6 +92,7 @@ def measured(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
     yield from other_depth(recipe, evidence)
     yield from worth(recipe, evidence)
     yield from too_deep(recipe, evidence)
+    yield from knee(recipe, evidence)
 
 
 def foreign(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
@@ -155,29 +156,47 @@ def worth(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
 
 
 def too_deep(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
-    """A position that is accepted too seldom to pay for its draft pass and its place in the verify pass, at every batch."""
+    """Fewer drafts were faster, at every batch that both were measured at."""
     drafts = drafts_of(recipe.draft)
-    prices = token_prices_by_batch(evidence, drafts) if drafts and is_usable(recipe, evidence) else {}
-    depths = {batch: prices[batch].index(min(prices[batch])) for batch in prices}
-    if not depths or max(depths.values()) >= (drafts or 0):
+    if drafts is None or not is_usable(recipe, evidence):
         return
-    batch, depth = max(depths.items(), key=lambda item: item[1])
-    shallow, deep = prices[batch][depth], prices[batch][-1]
-    found = (
-        f"is {drafts}; with it a token costs {deep:.2f} of a step without speculation, and with {depth} {shallow:.2f}"
-    )
-    remedy = f"Write {depth}." if depth else "Write method none."
-    yield warn("evidence.too-deep", "draft.num_steps", found, f"measured at batch {batch}", remedy)
+    pairs = list(_faster_and_own(evidence, drafts))
+    if pairs and all(less.tokens_per_second > own.tokens_per_second for less, own in pairs):
+        less, own = max(pairs, key=lambda pair: pair[0].tokens_per_second / pair[1].tokens_per_second)
+        yield warn(
+            "evidence.too-deep",
+            "draft.num_steps",
+            f"is {drafts}",
+            f"with {less.num_steps} it made {less.tokens_per_second:,.0f} tokens/s at batch {own.batch}, and with {drafts} "
+            f"{own.tokens_per_second:,.0f}; fewer are faster at every batch",
+            f"Write {less.num_steps}.",
+        )
 
 
-def token_prices_by_batch(evidence: Evidence, drafts: int) -> dict[int, tuple[float, ...]]:
-    """With 0, 1, ... drafts, at batches whose row with so many says how far they survive and whose costs are known up to there."""
-    found = {}
+def knee(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+    """C096: positions that too few rounds reach, where nobody measured less depth. What a position costs is then a share of the whole."""
+    drafts = drafts_of(recipe.draft)
+    if drafts is None or not is_usable(recipe, evidence) or any(_faster_and_own(evidence, drafts)):
+        return
+    depths = {}
     for row in evidence.rows:
         costs = marginal_costs(evidence, row.batch)
         if row.num_steps == drafts and row.survival is not None and len(costs) >= drafts:
-            found[row.batch] = token_prices(row.survival, costs)
-    return found
+            depths[row.batch] = (best_depth(row.survival, costs), row.survival)
+    if depths and all(0 < depth < drafts for depth, _ in depths.values()):
+        batch, (depth, survival) = max(depths.items(), key=lambda item: item[1][0])
+        found = f"is {drafts}; position {depth + 1} is reached in {survival[depth]:.0%} of rounds at batch {batch}"
+        why = "if every position costs the same, that is too seldom to pay for it"
+        yield note("evidence.knee", "draft.num_steps", found, why, f"Measure it with {depth}.")
+
+
+def _faster_and_own(evidence: Evidence, drafts: int) -> Iterator[tuple[Row, Row]]:
+    """Of each batch with a row of so many drafts and one of fewer: the fastest of those, and the row itself."""
+    for own in evidence.rows:
+        if own.num_steps == drafts:
+            fewer = [row for row in evidence.rows if row.batch == own.batch and 0 < (row.num_steps or 0) < drafts]
+            if fewer:
+                yield max(fewer, key=lambda row: row.tokens_per_second), own
 
 
 def _speed(point: Point) -> str:

@@ -1,11 +1,10 @@
 """How far drafts survive, and who says so: what was measured for this recipe before what others published. Pure."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from spec_toolkit.facts.evidence import AcceptanceCurve, Evidence, Prompts
-from spec_toolkit.facts.records import Level
+from spec_toolkit.facts.evidence import Evidence, Prompts
+from spec_toolkit.facts.records import Level, Tables
 from spec_toolkit.planning.speed.lengths import survival_of_lengths
 from spec_toolkit.terms import Method
 
@@ -46,17 +45,24 @@ def measured_survival(evidence: Evidence) -> Survival | None:
     return None
 
 
-def published_survival(curves: Iterable[AcceptanceCurve], model: str, method: Method) -> Survival | None:
-    """Of just this model and method: a draft is made for one target. The first that fits."""
-    for curve in curves:
-        if (curve.model, curve.method) == (model, method):
-            return Survival(
-                positions=survival_of_lengths(curve.emitted_lengths),
-                grounds=Grounds.PRIOR,
-                level=curve.level,
-                says=f"published for {curve.conditions} ({curve.source}); a prior, not this machine",
-            )
-    return None
+def published_survival(tables: Tables, repository: str, method: Method) -> Survival | None:
+    """Of just this target and kind of draft; of another checkpoint of the same model where there is none. Of several the most cautious."""
+    known = next((name for name, facts in tables.models.items() if repository in facts.checkpoints), None)
+    curves = [curve for curve in tables.acceptance.curves if curve.method == method.value]
+    fitting = [curve for curve in curves if curve.repo == repository] or [
+        c for c in curves if known and c.model == known
+    ]
+    if not fitting:
+        return None
+    curve = min(fitting, key=lambda one: sum(one.emitted.v))
+    thinking = "with thinking on" if curve.thinking else "with thinking off"
+    note = f"; {curve.emitted.note}" if curve.emitted.note else ""
+    return Survival(
+        positions=survival_of_lengths(curve.emitted.v),
+        grounds=Grounds.PRIOR,
+        level=curve.emitted.e,
+        says=f"published for {curve.repo} {thinking} ({tables.acceptance.measured}{note}): a prior, not this machine",
+    )
 
 
 def _rounds(count: int | None) -> str:

@@ -29,6 +29,18 @@ def token_prices(survival: Sequence[float], costs: Sequence[float]) -> tuple[flo
     return tuple(cost / length for length, cost in zip(lengths, spent, strict=False))
 
 
+def affordable_costs(survival: Sequence[float]) -> tuple[float, ...]:
+    """What each position may cost for a round of that many to pay, [K], in autoregressive steps; all positions cost the same.
+
+    From c_i <= s_i C(i-1)/E(i-1) with C(i-1) = 1 + (i-1) c: where no cost is known, this is what a measured one is compared with.
+    """
+    lengths = accumulate(survival, initial=1.0)
+    found = []
+    for before, (share, length) in enumerate(zip(survival, lengths, strict=False)):
+        found.append(share / (length - before * share))
+    return tuple(found)
+
+
 def depth_above(survival: Sequence[float], least: float, *, most: int | None = None) -> int:
     """The last position that at least this share of rounds reaches: where no cost is known and a person sets a threshold."""
     return sum(1 for _ in takewhile(lambda share: share >= least, survival[:most]))

@@ -42,18 +42,20 @@ class Traffic:
     reduced: float  # all-reduces, and their halves within an attention group
     gathered: float  # all groups' tokens to every rank, and their sums back
     all_to_all: float  # dispatch and combine
-    rejected_share: float  # of all of it, 0 to 1
+    rejected_share: float | None  # of all of it, 0 to 1; None: how much is accepted is not known
 
     @property
     def total(self) -> float:
         return self.reduced + self.gathered + self.all_to_all
 
     @property
-    def rejected(self) -> float:
-        return self.total * self.rejected_share
+    def rejected(self) -> float | None:
+        return None if self.rejected_share is None else self.total * self.rejected_share
 
 
-def verify_traffic(shape: ModelShape, layout: Layout, *, batch: int, width: int, emitted_length: float) -> Traffic:
+def verify_traffic(
+    shape: ModelShape, layout: Layout, *, batch: int, width: int, emitted_length: float | None
+) -> Traffic:
     """`batch` is of one attention group, `width` the positions of one request, root included."""
     own = batch * width  # tokens of the group
     value = shape.hidden_size * layout.value_bytes
@@ -69,7 +71,7 @@ def verify_traffic(shape: ModelShape, layout: Layout, *, batch: int, width: int,
         reduced=shape.layers * behind_attention + plain * summed,
         gathered=plain * gathered,
         all_to_all=exchanging * _exchange(shape, layout, own / group),
-        rejected_share=rejected_share(width, emitted_length),
+        rejected_share=None if emitted_length is None else rejected_share(width, emitted_length),
     )
 
 

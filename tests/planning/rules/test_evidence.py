@@ -10,6 +10,7 @@ from spec_toolkit.terms import Acceptance, Method
 from tests.planning.speed.measured import REVISION, drafting, evidence, plain
 
 ROWS = (plain(1, 50.0), drafting(1, 3, 90.0, 2.9), plain(64, 900.0), drafting(64, 3, 1200.0, 2.9))
+CURVE = (0.92, 0.78, 0.67, 0.57, 0.38, 0.33, 0.30)
 TARGET = TargetMeasured(model="deepseek-ai/DeepSeek-V3-0324", revision=REVISION, quantization="fp8")
 
 
@@ -162,25 +163,42 @@ def test_evidence_says_where_speculation_pays(recipe: Any, speeds: Any, rule: st
 
 # C096
 @pytest.mark.parametrize(
-    ("num_steps", "rounds_cost", "rule"),
+    ("num_steps", "cost", "rule"),
     [
-        pytest.param(7, 0.2, ["evidence.too-deep"], id="past-the-knee"),
+        pytest.param(7, 0.2, ["evidence.knee"], id="past-the-knee"),
         pytest.param(4, 0.2, [], id="near-miss-at-the-knee"),
-        pytest.param(7, 0.02, [], id="near-miss-verifying-costs-next-to-nothing"),
+        pytest.param(7, 0.02, [], id="near-miss-a-position-costs-next-to-nothing"),
     ],
 )
-def test_positions_that_do_not_pay_are_named(
-    recipe: Any, change: Any, num_steps: int, rounds_cost: float, rule: list[str]
-) -> None:
+def test_positions_that_too_few_rounds_reach_are_named(change: Any, num_steps: int, cost: float, rule: Any) -> None:
     """Steps of 10 ms; each position costs the same share of one."""
-    survival = (0.92, 0.78, 0.67, 0.57, 0.38, 0.33, 0.30)[:num_steps]
+    survival = CURVE[:num_steps]
     length = 1 + sum(survival)
-    rows = (plain(1, 100.0), drafting(1, num_steps, 100 * length / (1 + rounds_cost * num_steps), length))
-    rows = (rows[0], drafting(1, num_steps, rows[1].tokens_per_second, length, survival=survival))
-    deep = change(target__revision=REVISION, draft__num_steps=num_steps)
-    found = list(rules.measured(deep, evidence(*rows)))
+    own = drafting(1, num_steps, 100 * length / (1 + cost * num_steps), length, survival=survival)
+    recipe = change(target__revision=REVISION, draft__num_steps=num_steps)
+    found = list(rules.measured(recipe, evidence(plain(1, 100.0), own)))
     assert [finding.rule for finding in found] == rule
-    assert all("Write 4." in finding.sentence() for finding in found)
+    assert all("position 5 is reached in 38%" in f.sentence() and "Measure it with 4." in f.sentence() for f in found)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "rule"),
+    [
+        pytest.param({1: (100.0, 95.0), 8: (700.0, 600.0)}, ["evidence.too-deep"], id="fewer-drafts-are-faster"),
+        pytest.param({1: (90.0, 95.0), 8: (700.0, 600.0)}, [], id="near-miss-not-at-every-batch"),
+        pytest.param({1: (90.0, 95.0)}, [], id="near-miss-more-drafts-are-faster"),
+    ],
+)
+def test_what_was_measured_of_fewer_drafts_goes_before_what_follows_from_survival(
+    recipe: Any, speeds: dict[int, tuple[float, float]], rule: list[str]
+) -> None:
+    rows = []
+    for batch, (with_one, with_three) in speeds.items():
+        rows += [plain(batch, 50.0 * batch), drafting(batch, 1, with_one, 1.9)]
+        rows.append(drafting(batch, 3, with_three, 2.0, survival=(0.9, 0.06, 0.04)))
+    found = list(rules.measured(recipe, evidence(*rows)))
+    assert [finding.rule for finding in found] == rule
+    assert all("with 1 it made 700 tokens/s at batch 8, and with 3 600" in finding.sentence() for finding in found)
 
 
 def test_an_autoregressive_recipe_is_proven_by_its_own_row(change: Any) -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from spec_toolkit.facts.model import Model, Origin
 from spec_toolkit.planning.speed.depth import (
+    affordable_costs,
     best_depth,
     depth_above,
     marginal_costs,
@@ -59,6 +60,15 @@ def test_a_checkpoint_caps_the_depth(chances: list[float], most: int) -> None:
     survival = tuple(accumulate(chances, min))
     assert best_depth(survival, (0.01,) * len(survival), most=most) <= most
     assert depth_above(survival, 0.0, most=most) == min(most, len(survival))
+
+
+@given(st.lists(st.floats(0.05, 1), min_size=1, max_size=8))
+def test_a_position_pays_up_to_the_cost_it_can_afford(chances: list[float]) -> None:
+    survival = sorted(chances, reverse=True)
+    for position, cost in enumerate(affordable_costs(survival)):
+        for below, pays in ((0.999, True), (1.001, False)):
+            prices = token_prices(survival, (cost * below,) * len(survival))
+            assert (prices[position + 1] < prices[position]) is pays
 
 
 # C096

@@ -75,3 +75,9 @@ def test_a_dense_model_exchanges_nothing() -> None:
 )
 def test_what_is_rejected_was_sent_for_nothing(width: int, length: float, share: float) -> None:
     assert rejected_share(width, length) == pytest.approx(share)
+
+
+def test_where_acceptance_is_not_known_neither_is_what_was_sent_for_nothing() -> None:
+    found = verify_traffic(SHAPE, Layout(tp=8), batch=8, width=4, emitted_length=None)
+    assert found.total > 0
+    assert (found.rejected_share, found.rejected) == (None, None)
