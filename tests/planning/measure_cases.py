@@ -21,7 +21,7 @@ def main() -> int:
         misses = [o for o in outcomes if o.is_near_miss]
         silent = sum(not list(o.faults()) for o in misses)
         counts.update(situations=len(outcomes), near_misses=len(misses), near_misses_silent=silent)
-        counts["answered before an engine runs" if case.rules else f"caught by {case.room}"] += 1
+        counts[kind_of(case)] += 1
         answers = " ".join(dict.fromkeys(answers_of(case))) or ("accepted" if case.room == "planning" else "-")
         lines.append((name, case.room, answers, f"{silent}/{len(misses)}", case.title))
     table = [("case", "room", "finding and verdict", "silent", "title"), *lines]
@@ -32,6 +32,12 @@ def main() -> int:
     totals = [f"{count:4} {what.replace('_', ' ')}" for what, count in sorted(counts.items())]
     sys.stdout.write("\n".join([*said, "", *totals, *(f"FAULT {fault}" for fault in faults), ""]))
     return 1 if faults else 0
+
+
+def kind_of(case: Case) -> str:
+    if case.rules:
+        return "cases answered before an engine runs"
+    return "cases accepted, and must be" if case.room == "planning" else f"cases that {case.room} catches"
 
 
 def answers_of(case: Case) -> Iterator[str]:
