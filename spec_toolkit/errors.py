@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Self
 
+Change = tuple[str, str | int | float | bool | tuple[int, ...] | None]  # what, and its value; None: left out
+
 
 class Verdict(Enum):
     REFUSE = "refuse"  # would not start, or would answer wrongly
@@ -28,6 +30,7 @@ class Finding:
     found: str  # what stands there, with its unit
     why: str = ""  # why that cannot hold; empty where the finding says it
     remedy: str = ""  # what to do, a sentence
+    changes: tuple[Change, ...] = ()  # by the engine's argument: what is planned instead, of a correction
 
     def sentence(self) -> str:
         reason = f"; {self.why}" if self.why else ""

@@ -88,4 +88,5 @@ def _at(finding: Finding, where: str) -> Finding:
         found=finding.found,
         why=finding.why,
         remedy=finding.remedy,
+        changes=finding.changes,
     )

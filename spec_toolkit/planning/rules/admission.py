@@ -37,7 +37,8 @@ def request_cap(situation: Situation) -> Iterator[Finding]:
     elif wanted > admission.admitted:
         end = round_up(max(1, wanted // admission.ranks), alignment(situation))
         remedy = f"Planned with {wanted:,}, and graphs that end at {end:,}; write both."
-        yield correct("capacity.request-cap", _CAP, found, f"{wanted:,} are to run", remedy)
+        changes = ((_CAP, wanted), (_LARGEST, end))
+        yield correct("capacity.request-cap", _CAP, found, f"{wanted:,} are to run", remedy, changes)
 
 
 def concurrency(situation: Situation) -> Iterator[Finding]:
@@ -100,12 +101,15 @@ def beyond_cap(situation: Situation) -> Iterator[Finding]:
             if admission.ranks > 1
             else f"{admission.per_rank:,} requests run"
         )
+        written = asked.cuda_graph_bs_decode
+        kept = tuple(size for size in written or () if size < end)
         yield correct(
             "graphs.beyond-cap",
-            _SIZES if asked.cuda_graph_bs_decode else _LARGEST,
+            _SIZES if written else _LARGEST,
             f"goes to {largest:,}, and {most} at most",
             "the engine sets memory aside for graphs that it then leaves out",
             f"Planned to end at {end:,}; write that.",
+            ((_SIZES, (*kept, end)) if written else (_LARGEST, end),),
         )
 
 

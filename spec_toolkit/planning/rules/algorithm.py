@@ -10,16 +10,19 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Family
 from spec_toolkit.planning.rules.version import release_of
 from spec_toolkit.planning.situation import Situation
 
-REFUSED_BY_ENGINE = frozenset({"algorithm.unknown", "algorithm.v4", "algorithm.adaptive-steps", "features.draft-model"})
+REFUSED_BY_ENGINE = frozenset(
+    {"algorithm.unknown", "algorithm.v4", "algorithm.device", "algorithm.adaptive-steps", "features.draft-model"}
+)
 
 _NAMES = ("EAGLE", "NEXTN", "EAGLE3", "FROZEN_KV_MTP", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "UNO")
 _NEEDS_A_MODEL = frozenset({"EAGLE3", "STANDALONE", "DFLASH"})
+_NEEDS_A_GPU = frozenset({"DFLASH", "DSPARK", "UNO"})
 _ON_V4 = ("EAGLE", "DSPARK")
 _STEPS_WHERE_NO_FILE_SAYS = (0, 1, 3, 5, 7)  # of the engine's built-in table, all batch sizes together
 _ALGORITHM, _STEPS, _TOPK, _WIDTH = (
@@ -52,7 +55,9 @@ def v4_algorithm(situation: Situation) -> Iterator[Finding]:
     name = "EAGLE" if asked.upper() == "NEXTN" else asked.upper()
     found, why = f"is {asked}", "for DeepSeek V4 the engine takes EAGLE and DSPARK alone, spelled so"
     if name in _ON_V4:
-        yield correct("algorithm.v4", _ALGORITHM, found, why, f"Planned with {name}; write that.")
+        yield correct(
+            "algorithm.v4", _ALGORITHM, found, why, f"Planned with {name}; write that.", ((_ALGORITHM, name),)
+        )
     elif name in _NAMES:
         yield refuse("algorithm.v4", _ALGORITHM, found, why, "Use one of the two.")
 
@@ -102,6 +107,26 @@ def draft_model(situation: Situation) -> Iterator[Finding]:
         yield refuse("features.draft-model", where, found, why, "Name the draft model, or use EAGLE.")
 
 
+def stages_for_a_head(situation: Situation) -> Iterator[Finding]:
+    """DeepSeek V4's later checkpoints carry DSPARK's stages where the earlier ones have the MTP layer; SGLang's cookbook says so."""
+    block = situation.target.dspark_block_size
+    if block is None or resolved.algorithm_of(situation) != "EAGLE" or resolved.has_draft_of_its_own(situation):
+        return
+    found = f"is {situation.arguments.speculative_algorithm}, on a checkpoint with DSPARK's stages (block of {block})"
+    why = "the engine loads them as a head without an error, and no draft is ever accepted"
+    yield refuse("algorithm.stages-for-a-head", _ALGORITHM, found, why, "Write DSPARK.")
+
+
+def blocks_on_cpu(situation: Situation) -> Iterator[Finding]:
+    algorithm, on_cpu = (
+        resolved.algorithm_of(situation),
+        situation.arguments.device == "cpu" or situation.site.gpu == "cpu",
+    )
+    if algorithm in _NEEDS_A_GPU and on_cpu:
+        why = "the engine drafts blocks on GPUs alone"
+        yield refuse("algorithm.device", _ALGORITHM, f"is {algorithm}, on a CPU", why, "Use EAGLE.")
+
+
 def without_algorithm(situation: Situation) -> Iterator[Finding]:
     asked = situation.arguments
     if asked.speculates:
@@ -118,6 +143,9 @@ def tree_in_spec_v2(situation: Situation) -> Iterator[Finding]:
     """C067. In 0.5.23 nothing reads the variable: overlap with speculation is the rule, and trees are part of it."""
     if situation.environment.get(_SPEC_V2, "").lower() not in {"1", "true", "yes"}:
         return
+    if situation.pins.sglang == situation.engine.version:
+        why = f"{situation.engine.version} reads it nowhere: it overlaps with speculation by itself"
+        yield note("algorithm.spec-v2-unread", _SPEC_V2, f"is {situation.environment[_SPEC_V2]}", why, "Leave it out.")
     topk, pinned = situation.arguments.speculative_eagle_topk or 1, release_of(situation.pins.sglang)
     if topk > 1 and pinned is not None and _CHAIN_ONLY_FROM <= pinned[0] <= _CHAIN_ONLY_TO:
         yield refuse(
@@ -133,6 +161,8 @@ RULES = (
     known_algorithm,
     v4_algorithm,
     draft_model,
+    stages_for_a_head,
+    blocks_on_cpu,
     adaptive,
     adaptive_steps,
     tree_in_spec_v2,

@@ -146,7 +146,14 @@ def v4(situation: Situation) -> Iterator[Finding]:
     name = situation.arguments.attention_backend
     if resolved.family_of(situation.target) is Family.V4 and name is not None and _ALIAS.get(name, name) != "dsv4":
         why = "for DeepSeek V4 the engine takes dsv4, whatever is written"
-        yield correct("backend.v4", "attention_backend", f"is {name}", why, "Planned with dsv4; leave it out.")
+        yield correct(
+            "backend.v4",
+            "attention_backend",
+            f"is {name}",
+            why,
+            "Planned with dsv4; leave it out.",
+            (("attention_backend", None),),
+        )
 
 
 def on_this_gpu(situation: Situation) -> Iterator[Finding]:

@@ -126,7 +126,7 @@ def draft_room(situation: Situation) -> Iterator[Finding]:
     parts = f"weights {seen.draft_weights_gib or 0:g}, graphs {seen.draft_graphs_gib or 0:g}"
     why = f"graph capture would run out of memory ({parts})"
     remedy = f"Planned with {lowered:g}; write that, or end the graph list earlier."
-    yield correct("capacity.draft-room", _FRACTION, found, why, remedy)
+    yield correct("capacity.draft-room", _FRACTION, found, why, remedy, ((_FRACTION, lowered),))
 
 
 def room_for_draft(situation: Situation) -> float | None:

@@ -37,7 +37,9 @@ def inherited_kernels(situation: Situation) -> Iterator[Finding]:
     )
     if asked.speculative_moe_runner_backend is None and asked.moe_runner_backend in _INHERITED:
         found = "is left out, and the draft takes the target's flashinfer_trtllm over"
-        yield correct("draft-moe.kernels", _RUNNER, found, why, "Planned with triton; write that.")
+        yield correct(
+            "draft-moe.kernels", _RUNNER, found, why, "Planned with triton; write that.", ((_RUNNER, "triton"),)
+        )
     elif asked.speculative_moe_runner_backend == "flashinfer_trtllm":
         yield warn(
             "draft-moe.kernels", _RUNNER, "is flashinfer_trtllm", why, "Write triton until a long soak says otherwise."
@@ -46,7 +48,7 @@ def inherited_kernels(situation: Situation) -> Iterator[Finding]:
         exchange = asked.moe_a2a_backend
         found = f"is left out, and the draft takes the target's {exchange or 'exchange'} over"
         why = "Triton's kernels for the draft's experts need none"
-        yield correct("draft-moe.exchange", _A2A, found, why, "Planned with none; write that.")
+        yield correct("draft-moe.exchange", _A2A, found, why, "Planned with none; write that.", ((_A2A, "none"),))
 
 
 def _is_fp4(situation: Situation) -> bool:

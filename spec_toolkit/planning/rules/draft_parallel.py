@@ -58,9 +58,8 @@ def blocks_under_dp(situation: Situation) -> Iterator[Finding]:
     if not asked.enable_dp_lm_head:
         why = f"{algorithm} samples inside each attention rank, and without it would wait for ranks that have nothing to do"
         remedy = "Planned with it; write that."
-        yield correct(
-            "draft-parallel.lm-head", "enable_dp_lm_head", "is left out, under attention data parallelism", why, remedy
-        )
+        where, found = "enable_dp_lm_head", "is left out, under attention data parallelism"
+        yield correct("draft-parallel.lm-head", where, found, why, remedy, ((where, True),))
     if (asked.attn_cp_size or 1) > 1:
         why = f"{algorithm} under attention data parallelism has no context parallelism"
         yield refuse("draft-parallel.cp", "attn_cp_size", f"is {asked.attn_cp_size}", why, "Write 1.")

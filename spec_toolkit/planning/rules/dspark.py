@@ -27,7 +27,9 @@ def depth(situation: Situation) -> Iterator[Finding]:
     found = f"is {drafts}" if written else f"is left out, and the checkpoint's is {drafts}"
     if _is_affected(situation):
         why = f"with {_SEEN_WRONG} sglang {situation.pins.sglang} was seen to answer wrongly, without a word"
-        yield correct("dspark.depth", where, found, why, f"Planned with {_SEEN_RIGHT}. {_REPLAY}")
+        yield correct(
+            "dspark.depth", where, found, why, f"Planned with {_SEEN_RIGHT}. {_REPLAY}", ((where, _SEEN_RIGHT),)
+        )
     else:
         why = f"with {_SEEN_WRONG} sglang {_AFFECTED[0]} to {_AFFECTED[-1]} answered wrongly, and this version was not shown to be right"
         yield note("dspark.depth", where, found, why, _REPLAY)

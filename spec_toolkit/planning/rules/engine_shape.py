@@ -35,7 +35,7 @@ def v4_topk(situation: Situation) -> Iterator[Finding]:
         return
     why = "for DeepSeek V4 the engine wants to read topk 1 before it fills anything in"
     if asked.speculative_eagle_topk is None:
-        yield correct("shape.v4-topk", _TOPK, "is left out", why, "Planned with 1; write that.")
+        yield correct("shape.v4-topk", _TOPK, "is left out", why, "Planned with 1; write that.", ((_TOPK, 1),))
     elif asked.speculative_eagle_topk != 1:
         found = f"is {asked.speculative_eagle_topk}"
         yield refuse("shape.v4-topk", _TOPK, found, "DeepSeek V4's attention verifies a chain alone", "Write 1.")
@@ -89,7 +89,9 @@ def topk_missing(situation: Situation) -> Iterator[Finding]:
     if algorithm not in CHAIN_OR_TREE or v4 or resolved.is_adaptive(situation):
         return
     why = f"with steps written ({asked.speculative_num_steps}) the engine does not fill it in, and fails comparing nothing with 1"
-    yield correct("shape.topk-missing", _TOPK, "is left out", why, "Planned with 1, a chain; write that.")
+    yield correct(
+        "shape.topk-missing", _TOPK, "is left out", why, "Planned with 1, a chain; write that.", ((_TOPK, 1),)
+    )
 
 
 def chain_width(situation: Situation) -> Iterator[Finding]:
@@ -110,6 +112,7 @@ def chain_width(situation: Situation) -> Iterator[Finding]:
         found,
         f"topk 1 with num_steps {steps} is a chain {steps + 1} wide",
         f"Planned with {steps + 1}; write that{'' if assistant else ', or leave it out and it is derived'}.",
+        ((_WIDTH, steps + 1),),
     )
 
 
@@ -134,12 +137,20 @@ def blocks(situation: Situation) -> Iterator[Finding]:
         return
     if algorithm != "DSPARK" and asked.speculative_dspark_block_size is not None:
         found = f"is {asked.speculative_dspark_block_size}"
-        yield correct("shape.block-only-dspark", _BLOCK, found, f"{algorithm} drafts no such block", "Planned without.")
+        why = f"{algorithm} drafts no such block"
+        yield correct("shape.block-only-dspark", _BLOCK, found, why, "Planned without.", ((_BLOCK, None),))
     if algorithm in _WITHOUT_STEPS:
         for where, value in ((_STEPS, asked.speculative_num_steps), (_TOPK, asked.speculative_eagle_topk)):
             if value not in {None, 1}:
                 why = f"{algorithm} drafts a block in one pass, and the engine takes 1"
-                yield correct("shape.block-only-dspark", where, f"is {value}", why, "Planned without; leave it out.")
+                yield correct(
+                    "shape.block-only-dspark",
+                    where,
+                    f"is {value}",
+                    why,
+                    "Planned without; leave it out.",
+                    ((where, None),),
+                )
     block, width = _block_of(situation), asked.speculative_num_draft_tokens
     if algorithm == "DSPARK" and block is not None and width not in {None, block + 1}:
         why = f"a block of {block} is verified {block + 1} wide, root included"

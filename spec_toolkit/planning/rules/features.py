@@ -13,7 +13,7 @@ _NEEDS_A_MODEL = frozenset({Method.EAGLE3, Method.FROZEN_KV_MTP, Method.STANDALO
 
 
 def method_planned(draft: Draft) -> Iterator[Finding]:
-    planned = STEPPING | {Method.NONE}
+    planned = STEPPING | {Method.DSPARK, Method.NONE}
     if draft.method not in planned:
         names = ", ".join(method.value for method in Method if method in planned)
         why = "this version of the toolkit cannot plan it"

@@ -28,7 +28,14 @@ def draft_revision(situation: Situation) -> Iterator[Finding]:
     where = "speculative_draft_model_revision"
     if draft is None and revision is not None:
         why = "this draft ships in the target's checkpoint and has no revision of its own"
-        yield correct("pins.draft-revision", where, "is written", why, "Planned without; pin the target's revision.")
+        yield correct(
+            "pins.draft-revision",
+            where,
+            "is written",
+            why,
+            "Planned without; pin the target's revision.",
+            ((where, None),),
+        )
     elif draft is not None and revision is not None:
         yield from _of_its_kind(where, draft, revision)
     elif draft is not None and not is_folder(draft):

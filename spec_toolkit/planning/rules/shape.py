@@ -2,7 +2,7 @@
 
 A chain (topk 1) of n steps is n + 1 wide: n drafts and the root. A tree keeps topk branches at every step: the first step offers topk
 drafts and each later one topk x topk, of which the best `num_draft_tokens - 1` are verified (SGLang's `organize_draft_results`). A
-block draft (dspark) has no steps at all.
+block draft (dspark) has no steps: one pass drafts a block, and the block with its root is what is verified.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ STEPPING = frozenset({Method.MTP, Method.EAGLE3, Method.FROZEN_KV_MTP, Method.ST
 class Shape:
     """What one round drafts and verifies."""
 
-    num_steps: int  # draft passes; 0: nothing is drafted
+    num_steps: int  # draft passes; 0: nothing is drafted, 1 for a block
     topk: int
     num_draft_tokens: int  # positions of one verify pass, root included
 
@@ -30,10 +30,16 @@ class Shape:
         return self.topk == 1
 
 
-def derive_shape(draft: Draft) -> Shape | None:
-    """None where the draft does not say enough; a rule below says what is missing."""
+def derive_shape(draft: Draft, block_tokens: int | None = None) -> Shape | None:
+    """None where the draft does not say enough; a rule below says what is missing.
+
+    `block_tokens`: the block a dspark checkpoint is made for, where the recipe leaves it open.
+    """
     if draft.method is Method.NONE:
         return Shape(0, 1, 1)
+    if draft.method is Method.DSPARK:
+        block = draft.block_tokens or block_tokens
+        return Shape(1, 1, block + 1) if block else None
     if draft.method not in STEPPING or draft.num_steps is None:
         return None
     if draft.topk == 1:
