@@ -4,7 +4,7 @@ from msgspec.structs import asdict, replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.engine.flags import ALGORITHM_OF
-from spec_toolkit.planning.rules.shape import Shape
+from spec_toolkit.planning.rules.shape import STEPPING, Shape
 from spec_toolkit.recipe.schema import Draft, Recipe
 from spec_toolkit.terms import Acceptance, Method
 
@@ -57,6 +57,8 @@ def is_speculative(name: str) -> bool:
 def _with_draft(asked: Arguments, draft: Draft, shape: Shape | None, steps: tuple[int, ...]) -> Arguments:
     if draft.method is Method.NONE:
         return asked
+    if draft.method not in STEPPING:
+        shape = None  # the engine derives a block's own
     return replace(
         asked,
         speculative_algorithm=ALGORITHM_OF[draft.method],

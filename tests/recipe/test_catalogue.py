@@ -39,9 +39,7 @@ def test_a_file_without_the_usual_ending_is_still_a_file(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        pytest.param(
-            "deepseek_v3_h20", "Did you mean 'deepseek_v3_h200' or 'deepseek_v32_h200'?", id="nearest-first"
-        ),
+        pytest.param("deepseek_v3_h20", "Did you mean 'deepseek_v3_h200' or 'deepseek_v32_h200'?", id="nearest-first"),
         pytest.param("qqq", "`spec-toolkit recipes` lists the catalogue.", id="like-none"),
         pytest.param("", "`spec-toolkit recipes` lists", id="nothing"),
         pytest.param("a\0b", "`spec-toolkit recipes` lists", id="nul"),

@@ -24,7 +24,7 @@ def rules(findings: Any) -> list[str]:
         ("none", 0),
         ("ngram", 1),
         ("dflash", 1),
-        ("dspark", 1),
+        ("dspark", 0),
     ],
 )
 def test_what_cannot_be_planned_is_refused(method: str, found: int) -> None:

@@ -41,11 +41,18 @@ def test_a_chain_of_another_width_is_corrected_to_steps_and_root() -> None:
         pytest.param(draft(num_steps=5, topk=4), None, id="tree-of-unknown-width"),
         pytest.param(draft(), None, id="no-steps"),
         pytest.param(draft(Method.NONE), Shape(0, 1, 1), id="nothing-drafted"),
-        pytest.param(draft(Method.DSPARK, block_tokens=5), None, id="a-block-has-no-steps"),
+        pytest.param(draft(Method.DSPARK, block_tokens=5), Shape(1, 1, 6), id="a-block-and-its-root"),
+        pytest.param(draft(Method.DSPARK), None, id="the-checkpoints-block-unknown"),
     ],
 )
 def test_the_shape_follows_from_the_draft(given: Draft, expected: Shape | None) -> None:
     assert derive_shape(given) == expected
+
+
+def test_an_open_block_is_the_checkpoints() -> None:
+    assert derive_shape(draft(Method.DSPARK), 5) == Shape(1, 1, 6)
+    assert derive_shape(draft(Method.DSPARK, block_tokens=3), 5) == Shape(1, 1, 4)
+    assert derive_shape(draft(num_steps=2), 5) == Shape(2, 1, 3)
 
 
 @pytest.mark.parametrize(
