@@ -1,18 +1,16 @@
 """What rules say the engine would refuse, and what it would choose, against its own resolver: one process, a fork a launch."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
 
+from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict
-from spec_toolkit.facts.known import load_tables
-from spec_toolkit.launch.resolve import resolve_many
-from spec_toolkit.launch.resolving.records import Answer, DescribedGpu, Outcome, Question
+from spec_toolkit.launch.resolving.records import Answer, Outcome, Question
 from spec_toolkit.planning.rules import (
     acceptance,
     algorithm,
@@ -29,8 +27,8 @@ from spec_toolkit.planning.rules import (
     cache as caches,
 )
 from spec_toolkit.planning.situation import Situation
+from tests.launch.engine_says import engine_answers, engine_is_asked
 from tests.planning.field_cases import build, of_launch
-from tests.planning.rules.engine_models import ASSISTANT_E4B, CONFIGS
 
 pytestmark = pytest.mark.engine
 
@@ -42,6 +40,17 @@ NGRAM = {"speculative_algorithm": "NGRAM"}
 DSPARK = {"speculative_algorithm": "DSPARK"}
 FROZEN = {**CHAIN, "speculative_algorithm": "NEXTN", "speculative_num_draft_tokens": 4}
 DP8 = {"tp_size": 8, "attn_dp_size": 8}
+
+
+REPOSITORIES = {
+    "v3": "deepseek-ai/DeepSeek-V3-0324",
+    "v32": "deepseek-ai/DeepSeek-V3.2",
+    "v4": "deepseek-ai/DeepSeek-V4-Flash",
+    "v4-dspark": "deepseek-ai/DeepSeek-V4-Flash-0731",
+    "gemma": "google/gemma-4-E4B-it",
+}
+ASSISTANT = "google/gemma-4-E4B-it-assistant"
+OTHER = "deepseek-ai/DeepSeek-V3.1"  # a draft of nobody in particular
 
 
 @dataclass(frozen=True)
@@ -56,52 +65,29 @@ class Launch:
     env: dict[str, str] = field(default_factory=dict)
 
     @property
-    def with_assistant(self) -> bool:
-        return self.model == "gemma" and (self.asked.get("speculative_algorithm") or "").upper() in {"NEXTN", "EAGLE"}
+    def draft(self) -> str | None:
+        promoted = (self.asked.get("speculative_algorithm") or "").upper() in {"NEXTN", "EAGLE"}
+        return ASSISTANT if self.model == "gemma" and promoted else None
 
     @property
-    def nodes(self) -> int:
-        return self.asked.get("nnodes", 1)
+    def arguments(self) -> dict[str, Any]:
+        draft = {"speculative_draft_model_path": self.draft} if self.draft else {}
+        return {"model_path": REPOSITORIES[self.model], **draft, **self.asked}
 
     def situation(self) -> Situation:
-        draft = {"draft": ASSISTANT_E4B | {"model": "draft"}} if self.with_assistant else {}
-        parts = {"server_args": self.arguments(), "target": CONFIGS[self.model] | {"model": "target"}, "env": self.env}
-        return build(parts | draft | {"gpu": self.gpu, "count": 16, "nodes": self.nodes})
-
-    def arguments(self) -> dict[str, Any]:
-        draft = {"speculative_draft_model_path": "draft"} if self.with_assistant else {}
-        return {"model_path": "target", **draft, **self.asked}
+        draft = {"draft": {"model": self.draft}} if self.draft else {}
+        site = {"gpu": self.gpu, "count": 16, "nodes": self.asked.get("nnodes", 1)}
+        models = {"target": {"model": REPOSITORIES[self.model]}, **draft}
+        return build({"server_args": self.arguments, "env": self.env, **models, **site})
 
     def question(self) -> Question:
-        facts = load_tables().gpus[self.gpu]
-        assert facts.compute_capability.v is not None
-        assert facts.memory_mib.v is not None
-        gpu = DescribedGpu(
-            name=f"NVIDIA {facts.name.v}",
-            capability=facts.compute_capability.v,
-            memory_mib=facts.memory_mib.v,
-            multiprocessors=facts.multiprocessors.v,
-            count=16,
-        )
-        files = {"target/config.json": CONFIGS[self.model], "draft/config.json": ASSISTANT_E4B}
-        return Question(argv=tuple(spelled(self.arguments())), gpu=gpu, files=files, environment=self.env)
+        asked = msgspec.convert(self.arguments, Arguments)
+        return engine_is_asked(asked, gpu=self.gpu, count=16, environment=self.env)
 
     def objections(self) -> list[Finding]:
         """Ours, to what the engine is said to refuse; what the engine corrects by itself is none."""
         refusals = (f for f in of_launch(self.situation()) if f.verdict in {Verdict.REFUSE, Verdict.CORRECT})
         return [f for f in refusals if f.verdict is Verdict.REFUSE or f.rule in CLAIMED]
-
-
-def spelled(asked: dict[str, Any]) -> Iterator[str]:
-    for name, value in asked.items():
-        flag = "--" + name.replace("_", "-")
-        match value:
-            case True:
-                yield flag
-            case list():
-                yield from (flag, *map(str, value))
-            case _:
-                yield f"{flag}={value}"
 
 
 TABLE = (
@@ -116,7 +102,7 @@ TABLE = (
     ),
     Launch("v4-eagle", "v4", CHAIN),
     Launch("v4-dspark", "v4-dspark", DSPARK),
-    Launch("v4-dspark-without-stages", "v4", DSPARK),
+    Launch("v4-dspark-without-stages", "v4", DSPARK, "features.draft-model"),
     Launch("v3-nextn", "v3", {**CHAIN, "speculative_algorithm": "NEXTN"}),
     Launch("v3-lower-case", "v3", {**CHAIN, "speculative_algorithm": "eagle"}),
     Launch("v3-nothing-but-eagle", "v3", {"speculative_algorithm": "EAGLE"}),
@@ -157,6 +143,12 @@ TABLE = (
     ),
     Launch("dspark-steps", "v4-dspark", {**DSPARK, "speculative_num_steps": 3}),
     Launch("dflash-alone", "v3", {"speculative_algorithm": "DFLASH"}, "features.draft-model"),
+    Launch(
+        "dflash-on-cpu",
+        "v3",
+        {"speculative_algorithm": "DFLASH", "speculative_draft_model_path": OTHER, "device": "cpu"},
+        "algorithm.device",
+    ),
     # acceptance
     Launch("rejection", "v3", {**CHAIN, "speculative_use_rejection_sampling": True}),
     Launch(
@@ -195,7 +187,7 @@ TABLE = (
     Launch(
         "dp-standalone",
         "v3",
-        {**CHAIN, **DP8, "speculative_algorithm": "STANDALONE", "speculative_draft_model_path": "target"},
+        {**CHAIN, **DP8, "speculative_algorithm": "STANDALONE", "speculative_draft_model_path": OTHER},
         "draft-parallel.dp-algorithm",
     ),
     Launch("dp-ngram", "v3", {**NGRAM, **DP8}, "draft-parallel.dp-algorithm"),
@@ -335,12 +327,8 @@ def layouts(count: int) -> tuple[Launch, ...]:
 LAYOUTS = layouts(120)
 
 
-@cache
-def answers() -> dict[str, Answer]:
-    launches = (*TABLE, *MATRIX, *LAYOUTS)
-    assert len({launch.name for launch in launches}) == len(launches)
-    given = resolve_many([launch.question() for launch in launches])
-    return {launch.name: answer for launch, answer in zip(launches, given, strict=True)}
+LAUNCHES = (*TABLE, *MATRIX, *LAYOUTS)
+QUESTIONS = {launch.name: launch.question() for launch in LAUNCHES}
 
 
 def is_taken(answer: Answer) -> bool:
@@ -355,14 +343,14 @@ def is_taken(answer: Answer) -> bool:
 
 @pytest.mark.parametrize("launch", TABLE, ids=lambda launch: launch.name)
 def test_the_engine_takes_a_launch_where_no_rule_says_it_would_refuse(launch):
-    objections, answer = launch.objections(), answers()[launch.name]
+    objections, answer = launch.objections(), engine_answers(QUESTIONS[launch.name])
     assert bool(launch.rule) is not is_taken(answer), f"{answer.kind}: {answer.sentence}"
     assert (launch.rule in {f.rule for f in objections}) if launch.rule else not objections, objections
 
 
 @pytest.mark.parametrize("launch", [*MATRIX, *LAYOUTS], ids=lambda launch: launch.name)
 def test_no_backend_and_no_layout_is_judged_otherwise_than_by_the_engine(launch):
-    objections, answer = launch.objections(), answers()[launch.name]
+    objections, answer = launch.objections(), engine_answers(QUESTIONS[launch.name])
     claimed = [f for f in objections if f.rule in CLAIMED]
     if is_taken(answer):
         assert not claimed
@@ -370,9 +358,9 @@ def test_no_backend_and_no_layout_is_judged_otherwise_than_by_the_engine(launch)
         assert objections, f"{answer.kind}: {answer.sentence} ({answer.at})"
 
 
-@pytest.mark.parametrize("launch", [*TABLE, *MATRIX, *LAYOUTS], ids=lambda launch: launch.name)
+@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.name)
 def test_what_a_launch_leaves_open_is_filled_in_as_the_engine_does(launch):
-    answer, situation = answers()[launch.name], launch.situation()
+    answer, situation = engine_answers(QUESTIONS[launch.name]), launch.situation()
     if not is_taken(answer):
         return
     backends = resolved.backends_of(situation)
@@ -384,6 +372,10 @@ def test_what_a_launch_leaves_open_is_filled_in_as_the_engine_does(launch):
     if resolved.algorithm_of(situation) in resolved.CHAIN_OR_TREE:
         assert resolved.algorithm_of(situation) == seen["speculative_algorithm"]
         assert resolved.branches_of(situation) == seen["speculative_eagle_topk"]
+
+
+def test_every_launch_is_asked_by_its_own_name():
+    assert len(QUESTIONS) == len(LAUNCHES)
 
 
 def test_every_rule_that_speaks_for_the_engine_is_put_to_it():
