@@ -8,8 +8,9 @@ from spec_toolkit.facts.quantization import read_quantization, weights_of
 from spec_toolkit.facts.shape import COMPRESSED, LATENT, architecture_of, language_model, read_shape
 
 _QUANTIZATION_KEYS = ("quantization_config", "compression_config")
-# What the engine takes of a model that sees images without a tower of layers. Source: SGLang 0.5.23, srt/arg_groups/memory_hook.py.
-_TOWER_LAYERS, _TOWER_WIDTH = 24, 1024
+# What the engine takes where vision_config does not say: it reads every Gemma 4 as transformers' Gemma4Config, whose tower has these.
+# Source: SGLang 0.5.23, srt/utils/hf_transformers/common.py (gemma4_unified is an alias of it); seen by running its resolver.
+_TOWER_LAYERS, _TOWER_WIDTH = 16, 768
 _BY_DTYPE = {"BF16": Weights.BF16, "F8_E4M3": Weights.FP8}
 
 

@@ -41,7 +41,7 @@ def test_a_wrappers_numbers_are_its_language_models() -> None:
         pytest.param(
             {"num_hidden_layers": 27, "hidden_size": 1152}, VisionTower(layers=27, hidden_size=1152), id="tower"
         ),
-        pytest.param({"mm_embed_dim": 3840}, VisionTower(layers=24, hidden_size=1024), id="no-layers"),
+        pytest.param({"mm_embed_dim": 3840}, VisionTower(layers=16, hidden_size=768), id="no-layers"),
         pytest.param(None, None, id="none"),
     ],
 )
