@@ -24,6 +24,7 @@ from spec_toolkit.planning.situation import Caps, Measured, Pins, Site, Situatio
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.recipe.load import load_recipe
 from spec_toolkit.recipe.manifest import PodLaunch
+from spec_toolkit.recipe.pods import read_manifest
 from spec_toolkit.recipe.schema import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "cases"
@@ -43,7 +44,7 @@ _OWN_MODEL_KEYS = frozenset(
         *("weights", "weight_bytes", "draft_weight_bytes", "draft_weights"),
     }
 )
-_BESIDE = frozenset({"name", "expect", "roles", "pod", "recipe", "estimate"})
+_BESIDE = frozenset({"name", "expect", "roles", "pod", "manifest", "recipe", "estimate"})
 _PARTS = frozenset(
     {
         *("server_args", "target", "draft", "gpu", "count", "nodes"),
@@ -128,8 +129,8 @@ def examine(case: Case, situation: Mapping[str, Any]) -> Outcome:
     assert not unknown, f"{case.id}: no part {sorted(unknown)}"
     if "recipe" in situation:
         findings = of_recipe(situation["recipe"])
-    elif "pod" in situation:
-        findings = of_pod(situation)
+    elif "pod" in situation or "manifest" in situation:
+        findings = of_pods(situation)
     elif "roles" in situation:
         findings = of_pair(situation)
     else:
@@ -160,11 +161,18 @@ def build_deployed(data: Mapping[str, Any]) -> Deployed:
     return Deployed(pod=pod, situation=situation, estimate=Estimate(**data.get("estimate", {})))
 
 
-def of_pod(data: Mapping[str, Any]) -> Iterator[Finding]:
-    deployed = build_deployed(data)
-    yield from of_launch(deployed.situation)
-    for rule in offered("POD_RULES"):
-        yield from rule(deployed)
+def of_pods(data: Mapping[str, Any]) -> Iterator[Finding]:
+    for deployed in [build_deployed(data)] if "pod" in data else read_deployed(data):
+        yield from of_launch(deployed.situation)
+        for rule in offered("POD_RULES"):
+            yield from rule(deployed)
+
+
+def read_deployed(data: Mapping[str, Any]) -> Iterator[Deployed]:
+    """Of a manifest as a person would apply it, what launches an engine."""
+    for pod in read_manifest(data["manifest"].encode(), "manifest.yaml"):
+        launched = replace(build(data), arguments=pod.launch.arguments, environment=pod.environment)
+        yield Deployed(pod=pod, situation=launched, estimate=Estimate(**data.get("estimate", {})))
 
 
 def of_recipe(changes: Mapping[str, Any]) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ def test_every_case_of_the_open_set_is_kept_and_no_other():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_case_is_answered_here_or_kept_for_the_room_that_must_catch_it(case):
     assert case.room in ROOMS
+    assert not case.source.endswith((",", ";")), "an unquoted ' #' ends a YAML line"
     if case.room == "planning":
         assert any(not situation["expect"] for situation in case.situations), "no near miss"
         assert case.rules or case.note, "expects nothing and does not say why"
