@@ -49,7 +49,8 @@ def attention_ranks(situation: Situation) -> Iterator[Finding]:
         yield refuse("layout.copies-and-ranks", "dp_size", found, why, "Keep one of the two.")
     if asked.enable_dp_lm_head and ranks == 1 and copies_of(situation) == 1:
         why = "it divides the output layer between ranks of attention data parallelism, and there are none"
-        yield correct("layout.dp-lm-head", "enable_dp_lm_head", "is asked for", why, "Planned without; leave it out.")
+        where, remedy = "enable_dp_lm_head", "Planned without; leave it out."
+        yield correct("layout.dp-lm-head", where, "is asked for", why, remedy, ((where, None),))
 
 
 def context_ranks(situation: Situation) -> Iterator[Finding]:
@@ -79,7 +80,8 @@ def experts(situation: Situation) -> Iterator[Finding]:
     if asked.moe_a2a_backend in _SPANS_TP:
         if asked.ep_size not in {None, tp}:
             why = f"with {asked.moe_a2a_backend} every rank of tp is an expert rank, and the engine takes {tp}"
-            yield correct("layout.ep", "ep_size", f"is {ep}", why, f"Planned with {tp}; write that, or leave it out.")
+            remedy = f"Planned with {tp}; write that, or leave it out."
+            yield correct("layout.ep", "ep_size", f"is {ep}", why, remedy, (("ep_size", tp),))
         ep = tp
     elif tp % ep:
         yield refuse(

@@ -29,7 +29,7 @@ def kv_cache(situation: Situation) -> Iterator[Finding]:
         yield refuse("precision.kv-sparse", _KV, found, why, "Write one of them, or leave it out.")
     elif family is Family.V4 and asked == "bf16":
         why = "for DeepSeek V4 the engine takes the long spelling alone"
-        yield correct("precision.kv-v4", _KV, found, why, "Planned with bfloat16; write that.")
+        yield correct("precision.kv-v4", _KV, found, why, "Planned with bfloat16; write that.", ((_KV, "bfloat16"),))
     elif family is Family.V4 and asked not in {"bfloat16", "fp8_e4m3"}:
         why = "DeepSeek V4 keeps its cache in fp8_e4m3 or bfloat16"
         yield refuse("precision.kv-v4", _KV, found, why, "Write one of them, or leave it out.")
