@@ -231,8 +231,8 @@ def _graphs(said: Mapping[str, Any], phase: str) -> tuple[str | None, tuple[int,
 
 
 def _stage(answer: Answer) -> str:
-    at = {Stage.READ: "reading its arguments", Stage.RESOLVE: "resolving them", Stage.CHECK: "checking them"}
-    return f"{answer.kind}, while {at.get(answer.stage, 'starting')}"
+    does = {Stage.READ: "reads", Stage.RESOLVE: "resolves", Stage.CHECK: "checks"}
+    return f"{answer.kind}, while it {does.get(answer.stage, 'has read')} its arguments"
 
 
 def _shown(value: Any) -> str:
