@@ -19,8 +19,8 @@ _UNPRINTABLE = re.compile(
 _OTHER_ENCODINGS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
 
 
-def read_source(path: Path) -> bytes:
-    """The content of a regular file of at most LARGEST_BYTES; RecipeError for anything else."""
+def read_source(path: Path, *, largest: int = LARGEST_BYTES, why: str = "a recipe has at most 80 lines") -> bytes:
+    """The content of a regular file of at most `largest` bytes (`why` so many); RecipeError for anything else."""
     try:
         # Without O_NONBLOCK, opening a named pipe waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -33,14 +33,14 @@ def read_source(path: Path) -> bytes:
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise _refused(path, f"is {_kind_of_file(mode)}, not a file", remedy="Name a recipe file.")
-        content = _read_at_most(descriptor, LARGEST_BYTES + 1)
+            raise _refused(path, f"is {_kind_of_file(mode)}, not a file", remedy="Name a file.")
+        content = _read_at_most(descriptor, largest + 1)
     except OSError as error:
         raise _refused(path, f"cannot be read ({_reason(error)})") from None
     finally:
         os.close(descriptor)
-    if len(content) > LARGEST_BYTES:
-        raise _refused(path, f"is larger than {LARGEST_BYTES // 1024} KiB", why="a recipe has at most 80 lines")
+    if len(content) > largest:
+        raise _refused(path, f"is larger than {largest // 1024} KiB", why=why)
     return content
 
 

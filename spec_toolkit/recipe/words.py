@@ -9,11 +9,14 @@ from yaml import CSafeLoader
 from spec_toolkit.recipe.tree import tag_of
 
 
-def render(value: object, *, style: str | None = None) -> str:  # noqa: PLR0911 - a table of kinds
-    """One value on one line; a text is quoted where it must be, or where `style` (a quote of the value before it) says so."""
+def render(value: object, *, style: str | None = None, alone: bool = False) -> str:  # noqa: PLR0911 - a table of kinds
+    """One value on one line; a text is quoted where it must be, or where `style` (a quote of the value before it) says so.
+
+    `alone`: it has its line for itself, so that commas and brackets mean nothing.
+    """
     match value:
         case Enum():
-            return render(value.value, style=style)
+            return render(value.value, style=style, alone=alone)
         case None:
             return "null"
         case bool():
@@ -23,7 +26,7 @@ def render(value: object, *, style: str | None = None) -> str:  # noqa: PLR0911 
         case float():
             return _real(value)
         case str():
-            return _text(value, style)
+            return _text(value, style, alone=alone)
         case Sequence():
             return f"[{', '.join(render(item) for item in value)}]"
         case _:
@@ -36,10 +39,10 @@ def _real(value: float) -> str:
     return f"{mantissa}{'' if '.' in mantissa or not mark else '.0'}{mark}{exponent}"
 
 
-def _text(text: str, style: str | None) -> str:
+def _text(text: str, style: str | None, *, alone: bool) -> str:
     if style == "'" and text.isprintable():
         return "'" + text.replace("'", "''") + "'"
-    return text if style != '"' and _stays_plain(text) else quoted(text)
+    return text if style != '"' and _stays_plain(text, alone=alone) else quoted(text)
 
 
 def quoted(text: str) -> str:
@@ -56,12 +59,13 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _stays_plain(text: str) -> bool:
-    """Whether the text without quotes is this text again, wherever it is put."""
+def _stays_plain(text: str, *, alone: bool) -> bool:
+    """Whether the text without quotes is this text again."""
     if not text or not text.isprintable() or tag_of(text) != "str":
         return False
     try:
-        scalars = [event for event in yaml.parse(f"[{text}]", Loader=CSafeLoader) if isinstance(event, yaml.NodeEvent)]
+        line = f"- {text}" if alone else f"[{text}]"
+        scalars = [event for event in yaml.parse(line, Loader=CSafeLoader) if isinstance(event, yaml.NodeEvent)]
     except yaml.YAMLError:
         return False
     return [(type(event), getattr(event, "value", None)) for event in scalars[1:]] == [(yaml.ScalarEvent, text)]

@@ -179,6 +179,6 @@ def test_an_edit_says_what_was_asked_and_nothing_else(data):
 
 @given(values)
 def test_a_written_value_is_read_as_it_was(value):
-    for written in (f"a: {render(value)}", f"{{a: {render(value)}, b: 1}}", f"- {render(value)}"):
+    for written in (f"a: {render(value, alone=True)}", f"{{a: {render(value)}, b: 1}}", f"- {render(value)}"):
         read = yaml.load(written, yaml.CSafeLoader)
         assert (read["a"] if isinstance(read, dict) else read[0]) == value
