@@ -13,6 +13,8 @@ python3 -m sglang.launch_server \
   --enable-dp-attention \
   --context-length 32768 \
   --max-running-requests 256 \
+  --mem-fraction-static 0.85 \
+  --chunked-prefill-size 32768 \
   --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 \
   --host 127.0.0.1 \
   --port 30000 \
@@ -42,6 +44,8 @@ python3 -m sglang.launch_server \
   --enable-dp-attention \
   --context-length 32768 \
   --max-running-requests 256 \
+  --mem-fraction-static 0.85 \
+  --chunked-prefill-size 32768 \
   --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 \
   --host 127.0.0.1 \
   --port 30000 \

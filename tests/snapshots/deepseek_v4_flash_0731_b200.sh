@@ -13,6 +13,7 @@ python3 -m sglang.launch_server \
   --context-length 262144 \
   --max-running-requests 64 \
   --mem-fraction-static 0.9 \
+  --chunked-prefill-size 8192 \
   --swa-full-tokens-ratio 0.1 \
   --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 40 44 48 52 56 60 64 \
   --host 127.0.0.1 \
@@ -38,6 +39,7 @@ python3 -m sglang.launch_server \
   --context-length 262144 \
   --max-running-requests 64 \
   --mem-fraction-static 0.9 \
+  --chunked-prefill-size 8192 \
   --swa-full-tokens-ratio 0.1 \
   --cuda-graph-bs-decode 1 2 3 4 5 6 7 8 10 12 14 16 18 20 22 24 26 28 30 32 40 44 48 52 56 60 64 \
   --host 127.0.0.1 \

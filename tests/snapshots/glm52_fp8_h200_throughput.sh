@@ -15,6 +15,7 @@ python3 -m sglang.launch_server \
   --context-length 32768 \
   --max-running-requests 256 \
   --mem-fraction-static 0.85 \
+  --chunked-prefill-size 32768 \
   --cuda-graph-bs-decode 1 2 4 8 12 16 24 32 \
   --host 127.0.0.1 \
   --port 30000 \
@@ -40,6 +41,7 @@ python3 -m sglang.launch_server \
   --context-length 32768 \
   --max-running-requests 256 \
   --mem-fraction-static 0.85 \
+  --chunked-prefill-size 32768 \
   --cuda-graph-bs-decode 1 2 4 8 12 16 24 32 \
   --host 127.0.0.1 \
   --port 30000 \

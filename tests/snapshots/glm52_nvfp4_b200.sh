@@ -24,7 +24,9 @@ python3 -m sglang.launch_server \
   --speculative-eagle-topk 1 \
   --speculative-num-draft-tokens 6 \
   --speculative-adaptive \
-  --speculative-adaptive-config /state/steps.json
+  --speculative-adaptive-config /state/steps.json \
+  --speculative-moe-runner-backend triton \
+  --speculative-moe-a2a-backend none
 
 # and without speculation
 unset SGLANG_PLUGINS SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION SGLANG_SIMULATE_ACC_LEN

@@ -10,10 +10,10 @@ python3 -m sglang.launch_server \
   --served-model-name nvidia/GLM-5.2-NVFP4 \
   --tp-size 8 \
   --context-length 1048576 \
-  --max-running-requests 4 \
+  --max-running-requests 2 \
   --mem-fraction-static 0.85 \
   --chunked-prefill-size 8192 \
-  --cuda-graph-bs-decode 1 2 3 4 \
+  --cuda-graph-bs-decode 1 2 \
   --host 127.0.0.1 \
   --port 30000 \
   --enable-metrics \
@@ -24,7 +24,9 @@ python3 -m sglang.launch_server \
   --speculative-eagle-topk 1 \
   --speculative-num-draft-tokens 4 \
   --speculative-adaptive \
-  --speculative-adaptive-config /state/steps.json
+  --speculative-adaptive-config /state/steps.json \
+  --speculative-moe-runner-backend triton \
+  --speculative-moe-a2a-backend none
 
 # and without speculation
 unset SGLANG_PLUGINS SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION SGLANG_SIMULATE_ACC_LEN
@@ -39,10 +41,10 @@ python3 -m sglang.launch_server \
   --served-model-name nvidia/GLM-5.2-NVFP4 \
   --tp-size 8 \
   --context-length 1048576 \
-  --max-running-requests 4 \
+  --max-running-requests 2 \
   --mem-fraction-static 0.85 \
   --chunked-prefill-size 8192 \
-  --cuda-graph-bs-decode 1 2 3 4 \
+  --cuda-graph-bs-decode 1 2 \
   --host 127.0.0.1 \
   --port 30000 \
   --enable-metrics \
