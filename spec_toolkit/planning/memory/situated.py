@@ -98,6 +98,7 @@ def layout_of(situation: Situation) -> Layout:
         moe_dp=asked.moe_dp_size or 1,
         all_to_all=asked.moe_a2a_backend in _EXCHANGES,
         head_by_dp=bool(asked.enable_dp_lm_head),
+        whole_embedding=asked.attention_dp > 1 and resolved.family_of(situation.target) is Family.V4,
     )
 
 

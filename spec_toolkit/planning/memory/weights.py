@@ -4,7 +4,7 @@ How SGLang 0.5.23 divides (srt/models/deepseek_v2.py, deepseek_v4.py, deepseek_n
 
     attention projections and output   by the ranks that share a request's attention: tp / attention DP
     latents, indexer, norms, gates     whole on each rank
-    embedding                          by tp; whole on each rank under attention DP
+    embedding                          by attention tp; whole on each rank of V4 under attention DP
     output head                        by tp; by attention tp where the launch asks for a head of each DP rank
     dense MLP, routed experts          by tp, however expert parallelism cuts it
     shared experts                     by tp; whole on each rank beside an all-to-all of experts
@@ -49,6 +49,7 @@ class Layout:
     moe_dp: int = 1
     all_to_all: bool = False  # experts exchange tokens: deepep and its like
     head_by_dp: bool = False  # enable_dp_lm_head
+    whole_embedding: bool = False  # V4 under attention DP
 
     @property
     def attention_tp(self) -> int:
@@ -56,7 +57,7 @@ class Layout:
 
     def shares(self, kind: Kind) -> int:
         """Ranks that one copy of this kind is divided among."""
-        embedding = 1 if self.attention_dp > 1 else self.tp
+        embedding = 1 if self.whole_embedding else self.attention_tp
         divided = {
             Kind.PROJECTIONS: self.attention_tp,
             Kind.OUTPUT: self.attention_tp,

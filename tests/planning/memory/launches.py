@@ -86,6 +86,7 @@ def further() -> list[Launch]:
     """One launch for each way in which a pool may come out otherwise."""
     v3, v32, glm = (TARGETS[name] for name in ("deepseek-v3-0324", "deepseek-v3.2", "glm-5.2"))
     flash, moe = TARGETS["deepseek-v4-flash"], TARGETS["gemma-4-26b-a4b"]
+    tree = {"speculative_num_steps": 4, "speculative_eagle_topk": 4, "speculative_num_draft_tokens": 16}
     attention_dp = {"dp_size": 8, "enable_dp_attention": True, "max_running_requests": 256}
     return [
         launch(v3, HOPPER, speculates=True, kv_cache_dtype="fp8_e4m3"),
@@ -94,6 +95,7 @@ def further() -> list[Launch]:
         launch(v3, HOPPER, speculates=True, **attention_dp, moe_a2a_backend="deepep", cuda_graph_max_bs_decode=8),
         launch(v3, HOPPER, speculates=True, chunked_prefill_size=32768),
         launch(v3, BLACKWELL, speculates=False, disable_cuda_graph=True),
+        launch(v3, HOPPER, speculates=True, **tree, attention_backend="flashinfer", page_size=64),
         launch(v32, HOPPER, speculates=True, kv_cache_dtype="fp8_e4m3"),
         launch(v32, BLACKWELL, speculates=True, kv_cache_dtype="bfloat16"),
         launch(glm, HOPPER, speculates=True, kv_cache_dtype="fp8_e4m3"),

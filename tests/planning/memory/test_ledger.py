@@ -1,0 +1,219 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_toolkit.facts.model import Weights
+from spec_toolkit.planning.memory.kv import KvBytes, KvDtype
+from spec_toolkit.planning.memory.ledger import (
+    DRAFT,
+    DRAFT_KV,
+    RESERVE,
+    TARGET,
+    TARGET_KV,
+    Demand,
+    How,
+    Place,
+    fits,
+    make_ledger,
+)
+from spec_toolkit.planning.memory.rounds import Rounds, graph_families
+from spec_toolkit.planning.memory.situated import draw_up, rounds_of, without_draft
+from spec_toolkit.planning.situation import Measured
+from tests.planning.memory.launches import HOPPER, TARGETS, launch
+
+GIB = 2**30
+KV = KvBytes(dtype=KvDtype.BF16, target=900.0, draft=100.0, rule="made up")
+DEMAND = Demand(
+    memory=100 * GIB,
+    free_before=None,
+    fraction=0.9,
+    fraction_says="written",
+    target=(60 * GIB, How.COUNTED, ""),
+    draft=(2 * GIB, How.COUNTED, ""),
+    kv=KV,
+    page_size=64,
+    rounds=Rounds(steps=(0, 1, 3), topk=1, width=4),
+    requests=32,
+    context_tokens=8_000,
+    pool_tokens=None,
+    outside=(),
+)
+
+
+def situation_of(name="deepseek-v3-0324", **more):
+    return launch(TARGETS[name], HOPPER, speculates=True, **more).situation
+
+
+def test_what_is_left_for_kv_is_the_fraction_less_the_weights():
+    ledger = make_ledger(DEMAND)
+    assert ledger.pool == round(100 * GIB * 0.9) - 62 * GIB
+    assert ledger.tokens == ledger.pool // 1000 // 64 * 64
+
+
+def test_what_was_free_goes_before_what_the_gpu_has():
+    ledger = make_ledger(replace(DEMAND, free_before=98 * GIB))
+    taken = ledger.line("taken before the load")
+    assert ledger.usable == round(98 * GIB * 0.9)
+    assert (taken.bytes, taken.how, taken.place) == (2 * GIB, How.MEASURED, Place.BEFORE)
+
+
+def test_lines_inside_the_fraction_add_up_to_it():
+    ledger = make_ledger(DEMAND)
+    inside = sum(line.bytes for line in ledger.lines if line.place is Place.STATIC)
+    assert ledger.usable - 64 * 1000 <= inside <= ledger.usable
+
+
+def test_the_reserve_is_for_every_request_at_the_largest_width():
+    ledger = make_ledger(DEMAND)
+    assert ledger.slots_per_request == 64
+    assert ledger.taken(RESERVE) == 64 * 32 * 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "binding", "behind"),
+    [
+        pytest.param({}, "memory", "admission cap", id="memory"),
+        pytest.param({"requests": 2}, "admission cap", "memory", id="admission"),
+        pytest.param({"pool_tokens": 10_000, "requests": 2}, "written pool", "admission cap", id="written-pool"),
+    ],
+)
+def test_which_limit_binds_and_which_comes_next(change, binding, behind):
+    ledger = make_ledger(replace(DEMAND, context_tokens=2_000_000 if not change else 8_000, **change))
+    assert (ledger.binding.name, ledger.next_bound.name) == (binding, behind)
+
+
+def test_a_window_pool_can_bind():
+    kv = replace(KV, window_share=0.0001)
+    ledger = make_ledger(replace(DEMAND, kv=kv, window_tokens=128))
+    assert ledger.binding.name == "window pool"
+
+
+def test_an_unknown_draft_is_left_out_and_said():
+    ledger = make_ledger(replace(DEMAND, draft=(None, How.UNKNOWN, "nobody knows")))
+    assert ledger.tokens is not None
+    assert DRAFT in ledger.unknown
+    assert fits(ledger)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"target": (None, How.UNKNOWN, "")}, id="weights"),
+        pytest.param({"kv": None}, id="kv"),
+        pytest.param({"fraction": None}, id="fraction"),
+        pytest.param({"memory": None}, id="memory"),
+    ],
+)
+def test_without_what_it_hangs_on_nothing_is_answered(change):
+    ledger = make_ledger(replace(DEMAND, **change))
+    assert ledger.tokens is None
+    assert fits(ledger) is None
+    assert [bound.name for bound in ledger.bounds] == ["admission cap"]
+
+
+def test_weights_beyond_the_fraction_fit_nothing():
+    ledger = make_ledger(replace(DEMAND, target=(95 * GIB, How.COUNTED, "")))
+    assert fits(ledger) is False
+    assert ledger.tokens == 0
+
+
+@given(
+    fraction=st.floats(0.01, 0.99),
+    weights=st.integers(0, 120),
+    requests=st.integers(1, 4096),
+    context=st.integers(1, 2_000_000),
+    page=st.sampled_from([1, 64, 256]),
+)
+def test_an_account_is_never_negative_and_never_more_than_there_is(fraction, weights, requests, context, page):
+    demand = replace(
+        DEMAND,
+        fraction=fraction,
+        target=(weights * GIB, How.COUNTED, ""),
+        requests=requests,
+        context_tokens=context,
+        page_size=page,
+    )
+    ledger = make_ledger(demand)
+    assert ledger.tokens >= 0
+    assert ledger.tokens % page == 0
+    assert all(line.bytes is None or line.bytes >= 0 for line in ledger.lines)
+    assert all(bound.requests >= 0 for bound in ledger.bounds)
+    assert [bound.requests for bound in ledger.bounds] == sorted(bound.requests for bound in ledger.bounds)
+    if fits(ledger):
+        inside = sum(line.bytes or 0 for line in ledger.lines if line.place is Place.STATIC and line.name != RESERVE)
+        assert inside <= ledger.usable + 1000
+
+
+# C012
+@pytest.mark.parametrize(
+    ("rounds", "names"),
+    [
+        pytest.param(
+            Rounds(steps=(0, 1, 3), topk=1, width=4),
+            ["graphs: target verify", "graphs: draft decode", "graphs: draft extend", "attention workspaces"],
+            id="adaptive",
+        ),
+        pytest.param(
+            Rounds(steps=(1,), width=6, has_draft_passes=False),
+            ["graphs: target verify", "attention workspaces"],
+            id="a-block-is-drafted-at-once",
+        ),
+        pytest.param(Rounds(steps=(0,), topk=1, width=1), ["graphs: target verify", "attention workspaces"], id="none"),
+        pytest.param(Rounds(), [], id="autoregressive"),
+    ],
+)
+def test_families_of_graphs(rounds, names):
+    assert [name for name, _ in graph_families(rounds)] == names
+
+
+def test_every_step_count_has_graphs_of_its_own():
+    says = dict(graph_families(Rounds(steps=(0, 1, 3), topk=1, width=4)))
+    assert says["graphs: target verify"] == "3 of them, 1, 2, 4 tokens a request"
+    assert says["graphs: draft decode"].startswith("2 of them, 1, 3 passes")
+    assert says["graphs: draft extend"] == "2 of them, 2, 4 tokens a request"
+
+
+def test_an_adaptive_launch_can_draft_nothing():
+    assert rounds_of(situation_of()).steps == (3,)
+    assert rounds_of(situation_of(speculative_adaptive=True)).steps == (0, 3)
+    planned = replace(situation_of(speculative_adaptive=True), steps=(0, 1, 3))
+    assert rounds_of(planned).widths == (1, 2, 4)
+
+
+def test_without_a_draft_there_is_more_for_the_target():
+    drafting = draw_up(situation_of())
+    alone = draw_up(without_draft(situation_of()))
+    assert alone.tokens > drafting.tokens
+    assert alone.line(DRAFT) is None
+    assert alone.line(DRAFT_KV) is None
+    assert {line.name for line in alone.lines if line.how is How.UNKNOWN} == {"taken before the load"}
+
+
+def test_what_was_measured_goes_before_what_is_counted():
+    situation = situation_of()
+    seen = Measured(target_weights_gib=81.5, draft_weights_gib=1.6, free_before_load_gib=138.1)
+    ledger = draw_up(replace(situation, measured=seen))
+    assert ledger.line(TARGET).how is How.MEASURED
+    assert ledger.taken(TARGET) == round(81.5 * GIB)
+    assert ledger.usable == pytest.approx(138.1 * GIB * ledger.fraction)
+
+
+def test_pipeline_stages_are_not_counted_and_say_so():
+    ledger = draw_up(situation_of(pp_size=2))
+    assert {TARGET, DRAFT, TARGET_KV} <= set(ledger.unknown)
+
+
+def test_gemma_without_a_radix_cache_is_sized_by_a_rule_that_is_not_counted():
+    ledger = draw_up(situation_of("gemma-4-31b", disable_radix_cache=True))
+    assert TARGET_KV in ledger.unknown
+    assert TARGET_KV not in draw_up(situation_of("gemma-4-31b")).unknown
+
+
+def test_a_model_nobody_knows_has_no_account():
+    situation = situation_of()
+    stranger = replace(situation.target, shape=None, weights=Weights.BF16, architecture="Other")
+    ledger = draw_up(replace(situation, target=stranger))
+    assert TARGET in ledger.unknown
+    assert ledger.tokens is None
