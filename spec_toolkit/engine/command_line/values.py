@@ -35,7 +35,7 @@ def read_value(row: FlagRow, text: str) -> Value:
         value = _convert(row.type, text)
     except (ValueError, RecursionError):
         raise UnfitError(f"{_NEEDED[row.type]} is needed") from None
-    if row.choices and value not in row.choices:
+    if row.choices and value not in [_convert(row.type, choice) for choice in row.choices]:
         close = get_close_matches(text[:60], row.choices, n=3)
         if len(row.choices) <= _MOST_NAMED:
             raise UnfitError(f"one of {', '.join(row.choices)} is needed", close[0] if close else "")

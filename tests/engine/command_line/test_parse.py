@@ -39,6 +39,7 @@ def said(parsed: Parsed) -> list[tuple[str, Verdict]]:
         pytest.param("--lora-paths", {"lora_paths": []}, id="none-of-any"),
         pytest.param("--model-checksum --tp 2", {"model_checksum": "", "tp_size": 2}, id="maybe-none"),
         pytest.param("--monokernel-backend amd", {"enable_amd_monokernel": True}, id="stores-another-value"),
+        pytest.param("--dsa-triton-union 2", {"dsa_triton_union": 2}, id="a-number-among-numbers"),
         pytest.param("--api-key sk-very-secret", {"api_key": "***"}, id="secret"),
         pytest.param("--speculative-algo EAGLE", {"speculative_algorithm": "EAGLE"}, id="long-abbreviation"),
     ],
@@ -154,7 +155,8 @@ class Argparse(argparse.ArgumentParser):
             else:
                 nargs = {"one": None, "many": "+", "any": "*", "maybe": "?"}[row.takes]
                 const = row.stores if row.takes == "maybe" else None
-                choices, kind = row.choices or None, TYPES[row.type]
+                kind = TYPES[row.type]
+                choices = [kind(choice) for choice in row.choices] or None
                 self.add_argument(
                     *row.names,
                     dest=row.dest,
