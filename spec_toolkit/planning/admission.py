@@ -62,13 +62,10 @@ class Admission:
     cap: int  # requests of the whole server
     is_written: bool  # by the launch; else it is the engine's own
     ranks: int  # that share it
+    per_rank: int  # requests one of them runs at most
     graphs: tuple[Graphs, ...]  # by width, ascending; sizes empty where how far they go is not known
     prefill_graphs: tuple[int, ...] | None  # tokens; None: not known
     inequalities: tuple[Inequality, ...]
-
-    @property
-    def per_rank(self) -> int:
-        return max(1, self.cap // self.ranks)
 
     @property
     def admitted(self) -> int:
@@ -125,6 +122,7 @@ def derive_admission(
         cap=cap,
         is_written=situation.arguments.max_running_requests is not None,
         ranks=ranks,
+        per_rank=per_rank,
         graphs=tuple(
             Graphs(width=width, verify_tokens=per_rank * width, sizes=_captured(situation, per_rank, width))
             for width in widths

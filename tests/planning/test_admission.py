@@ -47,8 +47,10 @@ def test_nobody_says_a_cap_and_the_engine_has_one(arguments: dict[str, Any], cap
     ],
 )
 def test_attention_ranks_share_the_cap(cap: int, layout: dict[str, Any], per_rank: int, admitted: int) -> None:
-    found = admission(max_running_requests=cap, **layout)
+    found = admission(max_running_requests=cap, **layout, **MTP)
     assert (found.per_rank, found.admitted) == (per_rank, admitted)
+    assert found.graphs[0].verify_tokens == 4 * per_rank
+    assert found.in_order[0].requests == per_rank
 
 
 @pytest.mark.parametrize(
