@@ -51,7 +51,12 @@ def quantization_flag(situation: Situation) -> Iterator[Finding]:
             f"{name} is not quantised, and the flag names a format, it makes none",
             remedy,
         )
-    elif method is not None and method != flag and method not in _ALSO_READS.get(flag, set()):
+    elif method is None or method == flag or method in _ALSO_READS.get(flag, set()):
+        return
+    elif method.startswith("modelopt"):
+        why = f"{name} is stored as {method}, which the engine reads all the same, and chooses kernels after the flag"
+        yield warn("formats.quantization-flag", "quantization", found, why, "Leave it out.")
+    else:
         yield refuse(
             "formats.quantization-flag",
             "quantization",

@@ -44,11 +44,11 @@ def found(situation):
             for stored in ({}, {"quant_method": "awq"}, {"quant_method": "compressed-tensors"})
         ),
         *(("modelopt_fp8", stored, False) for stored in (FP8, {"quant_method": "modelopt"})),
-        *(("modelopt_fp8", stored, True) for stored in (NVFP4, {})),
+        *(("modelopt_fp8", stored, True) for stored in ({}, {"quant_method": "fp8"})),
         *(("fp8", stored, False) for stored in ({"quant_method": "fp8"}, {})),
         *(
             ("fp8", stored, True)
-            for stored in (NVFP4, {"quant_method": "gptq"}, {"quant_method": "compressed_tensors"})
+            for stored in ({"quant_method": "mxfp4"}, {"quant_method": "gptq"}, {"quant_method": "compressed_tensors"})
         ),
         *(("gptq", stored, True) for stored in ({}, {"quant_method": "awq"})),
         *(("MODELOPT_FP4", stored, False) for stored in (NVFP4,)),
@@ -59,6 +59,13 @@ def found(situation):
 def test_a_flag_reads_its_own_format(flag, stored, refused):  # C078
     situation = build({"server_args": {"quantization": flag}, "target": {"quantization_config": stored}})
     assert found(situation) == (["formats.quantization-flag=refuse"] if refused else [])
+
+
+@pytest.mark.parametrize("flag", ["fp8", "awq", "modelopt_fp8", "compressed-tensors"])
+def test_a_modelopt_checkpoint_is_read_as_it_is(flag):
+    """The engine's own answer: see test_engine_agrees_on_drafts."""
+    situation = build({"server_args": {"quantization": flag}, "target": {"quantization_config": NVFP4}})
+    assert found(situation) == ["formats.quantization-flag=warn"]
 
 
 def test_experts_are_converted_while_they_load():

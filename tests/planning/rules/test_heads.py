@@ -71,3 +71,16 @@ def test_the_table_alone_tells_a_quantised_head(flags, quantization, weights, re
     model = {"architectures": ["DeepseekV3ForCausalLM"], "quantization_config": quantization, "num_hidden_layers": 61}
     findings = found(flags, **model, **({"draft_weights": weights} if weights else {}))
     assert findings == (["features.mtp-quantised=refuse"] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "model", "warned"),
+    [
+        ("EAGLE", "deepseek-ai/DeepSeek-V4-Flash-0731", True),
+        ("EAGLE", "deepseek-ai/DeepSeek-V4-Flash", False),
+        ("DSPARK", "deepseek-ai/DeepSeek-V4-Flash-0731", False),
+    ],
+)
+def test_dspark_stages_are_no_mtp_layer(algorithm, model, warned):
+    findings = found({"speculative_algorithm": algorithm}, model=model)
+    assert findings == (["features.dspark-instead=warn"] if warned else [])
