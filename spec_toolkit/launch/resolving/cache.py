@@ -4,9 +4,9 @@ A key holds everything an answer follows from: the engine as installed, the ques
 """
 
 import hashlib
+import importlib.util
 import os
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -26,19 +26,22 @@ def cache_folder() -> Path:
 
 
 def engine_identity() -> str | None:
-    """The engine as it is installed here; None where it is not."""
-    try:
-        engine = metadata.distribution("sglang")
-    except metadata.PackageNotFoundError:
+    """The engine as it is installed here, and what it lets read a model's configuration; None where there is no engine.
+
+    By the files' sizes and times: an engine installed from a checkout is edited in place, and asking for a package's version takes
+    longer than all the rest.
+    """
+    engine = _package("sglang")
+    if engine is None:
         return None
-    parts = [engine.version, _stamp(Path(str(engine.locate_file("sglang/version.py"))))]
-    # An engine installed from a checkout is edited in place.
-    source = Path(str(engine.locate_file("sglang/srt")))
-    parts += [_stamp(source / "server_args.py"), *(_stamp(file) for file in sorted(source.glob("arg_groups/**/*.py")))]
-    for name in _DECIDES_TOO:
-        with suppress(metadata.PackageNotFoundError):
-            parts.append(f"{name} {metadata.version(name)}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    files = [engine / "version.py", engine / "srt/server_args.py", *sorted(engine.glob("srt/arg_groups/**/*.py"))]
+    files += [folder / "__init__.py" for name in _DECIDES_TOO if (folder := _package(name)) is not None]
+    return hashlib.sha256("\n".join(map(_stamp, files)).encode()).hexdigest()
+
+
+def _package(name: str) -> Path | None:
+    found = importlib.util.find_spec(name)
+    return Path(found.origin).parent if found is not None and found.origin is not None else None
 
 
 def key_of(question: Question, engine: str) -> str:
