@@ -12,7 +12,8 @@ it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from spec_toolkit.planning.captured import (
     alignment,
@@ -28,8 +29,7 @@ from spec_toolkit.planning.situation import Situation
 _LOW_LATENCY_OFF = "normal"  # a mode of DeepEP in which the buffer grows with what is sent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inequality:
+class Inequality(Struct, frozen=True, kw_only=True):
     """left <= limit, both in `unit`."""
 
     name: str  # stable: "request-cap"
@@ -48,8 +48,7 @@ class Inequality:
         return self.limit - self.left
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graphs:
+class Graphs(Struct, frozen=True, kw_only=True):
     """Of one step count the engine can be set to."""
 
     width: int  # positions of a verify pass, root included; 1 without a draft
@@ -57,8 +56,7 @@ class Graphs:
     sizes: tuple[int, ...]  # captured batches, ascending; empty: none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
+class Admission(Struct, frozen=True, kw_only=True):
     cap: int  # requests of the whole server
     is_written: bool  # by the launch; else it is the engine's own
     ranks: int  # that share it
@@ -92,8 +90,7 @@ class Admission:
         return tuple(one for one in self.inequalities if not one.holds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True, kw_only=True):
     """The buffer of the experts' all-to-all, on each rank."""
 
     backend: str

@@ -5,7 +5,7 @@ The inequalities themselves are in `planning.admission`; here each that does not
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Change, Finding
 from spec_toolkit.planning.admission import (
     Admission,
     Dispatch,
@@ -15,7 +15,7 @@ from spec_toolkit.planning.admission import (
     sent_tokens,
     width_of,
 )
-from spec_toolkit.planning.captured import alignment, has_decode_graphs, ladder_with, offered_sizes
+from spec_toolkit.planning.captured import alignment, has_decode_graphs, ladder_with
 from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.rules.graphs import round_up
 from spec_toolkit.planning.situation import Situation
@@ -35,9 +35,10 @@ def request_cap(situation: Situation) -> Iterator[Finding]:
     if wanted is None:
         yield note("capacity.request-cap", _CAP, found, remedy="Write how many clients come at once.")
     elif wanted > admission.admitted:
-        end = round_up(max(1, wanted // admission.ranks), alignment(situation))
-        remedy = f"Planned with {wanted:,}, and graphs that end at {end:,}; write both."
-        changes = ((_CAP, wanted), (_LARGEST, end))
+        share = -(-wanted // admission.ranks)
+        end = round_up(share, alignment(situation))
+        remedy = f"Planned with {share * admission.ranks:,}, and graphs that end at {end:,}; write both."
+        changes = ((_CAP, share * admission.ranks), *_graphs_to(situation, end))
         yield correct("capacity.request-cap", _CAP, found, f"{wanted:,} are to run", remedy, changes)
 
 
@@ -161,16 +162,29 @@ def _batches(first: int, last: int) -> str:
 
 
 def _wider(situation: Situation, per_rank: int) -> str:
-    asked, engine = situation.arguments, situation.engine
+    written = situation.arguments.cuda_graph_bs_decode
     end = round_up(per_rank, alignment(situation))
-    if not asked.cuda_graph_bs_decode:
+    sizes = _sizes_to(situation, end)
+    if not written:
         return f"Write {end}."
-    ladder = engine.decode_graphs_speculating if asked.speculates else engine.decode_graphs_autoregressive
-    sizes = ladder_with(offered_sizes(situation) or (), ladder.v, end)
     if len(sizes) > _LONGEST:
-        kept = [size for size in sizes if size > max(asked.cuda_graph_bs_decode)]
-        return f"Go on with {', '.join(map(str, kept[-_LONGEST:]))}."
+        return f"Go on with {', '.join(str(size) for size in sizes if size > max(written))}."
     return f"Write {', '.join(map(str, sizes))}."
+
+
+def _graphs_to(situation: Situation, end: int) -> tuple[Change, ...]:
+    """What makes graphs end there: a written list is kept as far as it goes, and the engine's ladder goes on from it."""
+    if not has_decode_graphs(situation):
+        return ()
+    if situation.arguments.cuda_graph_bs_decode:
+        return ((_SIZES, _sizes_to(situation, end)),)
+    return ((_LARGEST, end),)
+
+
+def _sizes_to(situation: Situation, end: int) -> tuple[int, ...]:
+    asked, engine = situation.arguments, situation.engine
+    ladder = engine.decode_graphs_speculating if asked.speculates else engine.decode_graphs_autoregressive
+    return ladder_with(asked.cuda_graph_bs_decode or (), ladder.v, end)
 
 
 def _pass(admission: Admission, dispatch: Dispatch, width: int) -> str:

@@ -5,7 +5,8 @@ of them is another measurement, and the recipe counts as unproven.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.evidence import Evidence, Prompts, Row
@@ -20,8 +21,7 @@ _UNPROVEN = "The plan counts as unproven; measure again."
 _WHERE = "evidence"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     what: str  # a recipe's key
     measured: str
     here: str

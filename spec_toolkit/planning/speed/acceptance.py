@@ -1,7 +1,8 @@
 """How far drafts survive, and who says so: what was measured for this recipe before what others published. Pure."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from spec_toolkit.facts.evidence import Evidence, Prompts
 from spec_toolkit.facts.records import Level, Tables
@@ -14,8 +15,7 @@ class Grounds(Enum):
     PRIOR = "prior"  # published, of other prompts and another machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survival:
+class Survival(Struct, frozen=True, kw_only=True):
     positions: tuple[float, ...]  # share of rounds that accept all drafts up to it, per position
     grounds: Grounds
     level: Level | None  # of what was published

@@ -5,7 +5,8 @@ routing is neither: neighbours of one request choose alike, and loads are uneven
 """
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from spec_toolkit.facts.model import Experts
 
@@ -16,8 +17,7 @@ def touched_experts(tokens: float, experts: Experts) -> float:
     return experts.routed * (1 - math.pow(1 - share, tokens))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassCost:
+class PassCost(Struct, frozen=True, kw_only=True):
     """Seconds of one forward pass: it takes as long as the slower of reading weights and computing tokens.
 
     Reading grows only until all experts are touched, computing with every token: so a wide verify is dear at batch 1, where each of its

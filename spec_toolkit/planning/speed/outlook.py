@@ -4,7 +4,7 @@ Where nothing was measured there is no speed-up and no best depth: a pass's cost
 else takes time, and at small batches most of it is something else. Then the plan says what a position may cost at most.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from spec_toolkit.facts.evidence import Evidence
 from spec_toolkit.facts.records import Tables
@@ -22,8 +22,7 @@ from spec_toolkit.terms import Method
 _METHOD_OF = {"DSPARK": Method.DSPARK, "FROZEN_KV_MTP": Method.FROZEN_KV_MTP, "EAGLE3": Method.EAGLE3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
+class Touched(Struct, frozen=True, kw_only=True):
     """Distinct routed experts of one layer, as uniform routing has it."""
 
     requests: int  # of the whole server
@@ -32,14 +31,12 @@ class Touched:
     routed: int  # there are
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
+class Best(Struct, frozen=True, kw_only=True):
     batch: int
     num_steps: int  # 0: no draft pays
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(Struct, frozen=True, kw_only=True):
     survival: Survival | None  # None: nobody said
     affordable_costs: tuple[
         float, ...

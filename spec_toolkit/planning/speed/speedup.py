@@ -7,15 +7,15 @@ section 3). Figures are of one recipe on one machine; nothing here carries them 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from spec_toolkit.facts.evidence import Evidence, Row
 from spec_toolkit.planning.limits import BreakEven
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Round(Struct, frozen=True, kw_only=True):
     """Seconds of one round's parts."""
 
     draft: float
@@ -44,8 +44,7 @@ def round_seconds(row: Row) -> float:
     return row.batch * length / row.tokens_per_second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Struct, frozen=True, kw_only=True):
     """What was measured with so many steps at this batch, beside the autoregressive row of the same batch."""
 
     steps: int
@@ -87,8 +86,7 @@ def break_evens(evidence: Evidence, steps: Sequence[int]) -> tuple[BreakEven, ..
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """A concurrency at which speculation begins or ceases to pay."""
 
     batch: float  # on the line between two measured ones

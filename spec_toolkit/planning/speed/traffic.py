@@ -15,13 +15,12 @@ Routing is taken as uniform; a token that chose two experts of one rank is sent 
 an emitted length of E makes use of E: the root and the drafts that were right. The rest was sent for nothing.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from spec_toolkit.facts.model import ModelShape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """How a pass lies across ranks."""
 
     tp: int  # ranks
@@ -35,8 +34,7 @@ class Layout:
         return max(1, self.tp // self.attention_dp)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class Traffic(Struct, frozen=True, kw_only=True):
     """Bytes one rank sends in one verify pass over the whole batch."""
 
     reduced: float  # all-reduces, and their halves within an attention group

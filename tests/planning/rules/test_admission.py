@@ -202,5 +202,43 @@ def test_a_verify_pass_fits_the_experts_exchange(
     assert all(found[f.rule] in f.sentence() for f in findings)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "changes"),
+    [
+        pytest.param(
+            {"peak": 96, **MTP}, {"max_running_requests": 96, "cuda_graph_max_bs_decode": 96}, id="a-cap-nobody-wrote"
+        ),
+        pytest.param(
+            {"peak": 100, **DP8, **MTP},
+            {"max_running_requests": 104, "cuda_graph_max_bs_decode": 13},
+            id="ranks-that-share-100-admit-104",
+        ),
+        pytest.param(
+            {"peak": 60, "cuda_graph_bs_decode": (8, 48), **MTP},
+            {"max_running_requests": 60, "cuda_graph_bs_decode": (8, 48, 52, 56, 60)},
+            id="a-list-goes-on",
+        ),
+        pytest.param(
+            {"peak": 60, "disable_cuda_graph": True, **MTP}, {"max_running_requests": 60}, id="nobody-wants-graphs"
+        ),
+        pytest.param(
+            {"max_running_requests": 48, "cuda_graph_bs_decode": (8, 40, 64)},
+            {"cuda_graph_bs_decode": (8, 40, 48)},
+            id="a-list-beyond-the-cap",
+        ),
+        pytest.param(
+            {"max_running_requests": 2048, "cuda_graph_max_bs_decode": 2048, **DP8},
+            {"cuda_graph_max_bs_decode": 256},
+            id="graphs-of-all-ranks-together",
+        ),
+    ],
+)
+def test_what_is_planned_instead_leaves_nothing_to_correct(arguments: dict[str, Any], changes: dict[str, Any]) -> None:
+    found = [f for rule in rules.RULES for f in of(rule, **arguments) if f.verdict is Verdict.CORRECT]
+    assert [dict(finding.changes) for finding in found] == [changes]
+    after = [f for rule in rules.RULES for f in of(rule, **arguments | changes)]
+    assert not [f for f in after if f.verdict in {Verdict.CORRECT, Verdict.WARN}]
+
+
 def test_every_rule_is_silent_where_nothing_is_asked() -> None:
     assert not [f for rule in rules.RULES for f in rule(launch(architecture=None, gpu=None))]
