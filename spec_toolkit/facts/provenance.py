@@ -51,6 +51,7 @@ def _facts_of(repo: str, model: ModelFacts) -> Iterator[tuple[str, Fact[Any]]]:
         if name not in checkpoint.config:
             yield f"config.{name}", fact
     yield from ((f"config.{name}", fact) for name, fact in checkpoint.config.items() if name != "model_type")
+    yield from ((f"wrapper.{name}", fact) for name, fact in model.wrapper.items())
     yield from _named(
         ("checkpoint.weights", checkpoint.weights),
         ("checkpoint.bytes", checkpoint.bytes),

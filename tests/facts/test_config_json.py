@@ -65,6 +65,6 @@ def test_a_second_file_is_there_only_where_the_first_says_nothing() -> None:
 
 
 def test_what_is_not_in_the_tables_has_no_config() -> None:
-    assert config_json("deepseek-ai/DeepSeek-V3", TABLES) is None
-    assert hf_quant_config("deepseek-ai/DeepSeek-V3", TABLES) is None
-    assert filler("deepseek-ai/DeepSeek-V3", TABLES) == {}
+    assert config_json("org/model", TABLES) is None
+    assert hf_quant_config("org/model", TABLES) is None
+    assert filler("org/model", TABLES) == {}

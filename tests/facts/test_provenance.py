@@ -25,7 +25,9 @@ def test_a_line_puts_the_best_level_first_and_names_what_is_unknown() -> None:
 def test_each_repository_of_the_tables_can_say_where_it_is_from() -> None:
     for model in TABLES.models.values():
         for repo in model.checkpoints:
-            assert provenance(repo, TABLES)
+            names = [entry.what for entry in provenance(repo, TABLES)]
+            assert "checkpoint.bytes" in names
+            assert len(names) == len(set(names)), "one value, one source"
             assert in_one_line(repo, TABLES)
 
 
