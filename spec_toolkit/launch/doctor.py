@@ -20,6 +20,7 @@ _OPEN_FILES = 65_535  # the engine raises its own soft limit to this, and goes o
 _CONTAINER_DEFAULT = 64 * 2**20  # bytes of /dev/shm; a segment of NCCL's is about 10 MB, and there are several (C115)
 _DRIVERS_OWN = 1024  # MiB of a GPU in use that no process need account for
 _MOST_NAMES = 4
+_CUDA = "cuda-python"  # whose version is CUDA's
 
 
 class Health(Enum):
@@ -41,6 +42,7 @@ def examine(environment: Environment, tables: Tables, recipe: Recipe | None) -> 
         *_recipe(environment, tables, recipe),
         *_gpus(environment),
         *_driver(environment),
+        *_cuda(environment),
         *_engine(environment, tables),
         *_packages(environment, tables),
         *_nccl(environment),
@@ -91,6 +93,25 @@ def _driver(environment: Environment) -> Iterator[Line]:
         yield _ok("driver", f"{driver}; CUDA {cuda} needs {least} or newer")
 
 
+def _cuda(environment: Environment) -> Iterator[Line]:
+    """The CUDA of torch against that of the engine's other packages: their libraries are one process's."""
+    cuda = environment.torch_cuda
+    wanted = next((each for each in environment.required or () if each.requirement.name == _CUDA), None)
+    major = next((version.partition(".")[0] for _, version in wanted.requirement.clauses), None) if wanted else None
+    if cuda is None:
+        yield _unknown("cuda", "no torch is here that says which it is built for")
+    elif not cuda:
+        fix = f"Install a torch that is built for CUDA{f' {major}' if major else ''}."
+        yield _wrong("cuda", "torch is a build without it, as rehearsals use", fix)
+    elif major is None:
+        yield _unknown("cuda", f"torch is built for {cuda}; what the engine's packages are built for is not known")
+    elif cuda.partition(".")[0] != major:
+        fix = f"Install a torch that is built for CUDA {major}."
+        yield _wrong("cuda", f"torch is built for {cuda}, and the engine's packages for {major}", fix)
+    else:
+        yield _ok("cuda", f"torch is built for {cuda}, the engine's packages for {major}")
+
+
 def _engine(environment: Environment, tables: Tables) -> Iterator[Line]:
     wanted, found = tables.engine.version, environment.engine
     fix = f"pip install sglang=={wanted}"
@@ -111,7 +132,7 @@ def _packages(environment: Environment, tables: Tables) -> Iterator[Line]:
     by_name = {each.requirement.name: each for each in required}
     for package, about in _NAMED.items():
         if package in by_name:
-            yield _package(about, by_name[package], environment)
+            yield _package(about, by_name[package])
     others = [each for each in required if each.requirement.name not in _NAMED and each.requirement.is_exact]
     misfits = [each for each in others if each.fits is False]
     if misfits:
@@ -123,19 +144,16 @@ def _packages(environment: Environment, tables: Tables) -> Iterator[Line]:
         yield _ok("packages", f"the engine's other {len(others)} exact pins are met")
 
 
-def _package(about: str, found: Installed, environment: Environment) -> Line:
+def _package(about: str, found: Installed) -> Line:
     wanted = f"the engine requires {found.requirement.spelled}"
-    fix = f"pip install '{found.requirement.name}{found.requirement.spelled}'"
-    if about == "torch" and environment.torch_cuda == "":
-        return _wrong(about, f"{found.version}, a build for CPUs as rehearsals use; {wanted}, with CUDA", fix)
-    built = f" for CUDA {environment.torch_cuda}" if about == "torch" and environment.torch_cuda else ""
     match found.fits:
         case True:
-            return _ok(about, f"{found.version}{built}, as the engine requires")
+            return _ok(about, f"{found.version}, as the engine requires")
         case False:
-            return _wrong(about, f"{found.version or 'not installed'}{built}; {wanted}", fix)
+            fix = f"pip install '{found.requirement.name}{found.requirement.spelled}'"
+            return _wrong(about, f"{found.version or 'not installed'}; {wanted}", fix)
         case _:
-            return _unknown(about, f"{found.version}{built}; {wanted}")
+            return _unknown(about, f"{found.version}; {wanted}")
 
 
 def _nccl(environment: Environment) -> Iterator[Line]:

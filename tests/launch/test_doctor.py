@@ -43,6 +43,7 @@ SOUND = Environment(
         installed("sglang-kernel==0.4.10", "0.4.10"),
         installed("flashinfer_python[cu13]==0.7.2", "0.7.2"),
         installed("xgrammar==0.2.7", "0.2.7"),
+        installed("cuda-python>=13.0", "13.0.1"),
         installed("ninja", None),
     ),
     nccl=(installed("nvidia-nccl-cu13==2.29.3", "2.29.3"),),
@@ -95,14 +96,17 @@ ONE_HELD = tuple(Held(gpu, 90_000 if gpu.index == 3 else 4, 50_000) for gpu in G
             "driver: 570.86.15, and torch is built for CUDA 13.0, which needs 580 or newer",
             id="an-old-driver",
         ),
+        pytest.param(
+            {"torch_cuda": "12.8"}, "cuda: torch is built for 12.8, and the engine's packages for 13", id="an-old-cuda"
+        ),
         pytest.param({"engine": None}, "engine: no sglang", id="no-engine"),
         pytest.param({"engine": "0.5.22"}, "engine: sglang 0.5.22; recipes and patches are for", id="another-engine"),
         pytest.param(
             {"required": without("torch", "torch==2.14.1", "2.13.0+cu130")},
-            "torch: 2.13.0+cu130 for CUDA 13.0; the engine requires ==2.14.1",
+            "torch: 2.13.0+cu130; the engine requires ==2.14.1",
             id="another-torch",
         ),
-        pytest.param({"torch_cuda": ""}, "torch: 2.14.1+cu130, a build for CPUs", id="a-torch-for-cpus"),
+        pytest.param({"torch_cuda": ""}, "cuda: torch is a build without it", id="a-torch-for-cpus"),
         pytest.param(
             {"required": without("sglang-kernel", "sglang-kernel==0.4.10", "0.4.9")},
             "sglang-kernel: 0.4.9; the engine requires ==0.4.10",
@@ -153,9 +157,7 @@ def test_what_is_wrong_is_one_line(change: dict[str, object], said: str) -> None
     "change",
     [
         pytest.param({"machine": machine(driver="590.1")}, id="a-newer-driver"),
-        pytest.param(
-            {"torch_cuda": "12.8", "machine": machine(driver="570.86.15")}, id="an-old-driver-for-an-old-cuda"
-        ),
+        pytest.param({"torch_cuda": "13.2"}, id="another-minor-version-of-cuda"),
         pytest.param({"held": tuple(Held(gpu, 600, 143171) for gpu in GPUS)}, id="what-a-driver-keeps"),
         pytest.param({"shared_memory": shm(GIB, GIB)}, id="some-shared-memory"),
         pytest.param(
