@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
+from spec_toolkit.planning import naming
+from spec_toolkit.planning.naming import flag_of
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.catalogue import Entry, catalogue
 from spec_toolkit.recipe.load import load_recipe, parse_recipe
@@ -106,6 +108,13 @@ def test_without_speculation_no_speculative_flag_is_left_and_the_rest_is_the_sam
 def test_a_flag_cannot_be_smuggled_in_as_a_value() -> None:
     extra = ', extra_args: [{flag: --log-level, value: "--admin-api-key=mine", why: x}, {flag: --x, why: y}]'
     assert launch(BASE % ("", "", extra)).command[-2:] == ("--log-level=--admin-api-key=mine", "--x")
+
+
+def test_a_flag_that_a_key_of_the_recipe_sets_is_refused_beside_it() -> None:
+    known = [refused.flag.removesuffix("*") for refused in load_tables().engine.refused_flags]
+    flags = [flag_of(argument) for argument in naming._KEY_OF if "." not in argument]
+    assert len(flags) > 20
+    assert [flag for flag in flags if not flag.startswith(tuple(known))] == []
 
 
 def test_every_attention_rank_must_report() -> None:
