@@ -78,11 +78,11 @@ def prefill_sizes(situation: Situation) -> tuple[int, ...] | None:
     if family is None or chunk is None:
         return None
     most = min(chunk, situation.engine.prefill_graph_most_mla.v) if family in {Family.MLA, Family.DSA} else chunk
-    if asked.moe_a2a_backend == "deepep":  # its list is made before the chunk is known, of multiples of 8
-        return tuple(
-            sorted({round_up(size, 8) for size in below(situation.engine.prefill_graphs.v, min(chunk, _DEEPEP))})
-        )
-    return below(situation.engine.prefill_graphs.v, min(most, asked.max_total_tokens or most))
+    ladder = situation.engine.prefill_graphs.v
+    if asked.moe_a2a_backend == "deepep" and (chunk >= _DEEPEP or asked.attention_dp == 1):
+        # Its list is made of multiples of 8 before the chunk is known; attention ranks with a smaller chunk make it anew.
+        return tuple(sorted({round_up(size, 8) for size in below(ladder, _DEEPEP)}))
+    return below(ladder, min(most, asked.max_total_tokens or most))
 
 
 def _left_without_prefill_graphs(situation: Situation) -> bool:
