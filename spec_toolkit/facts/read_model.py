@@ -11,9 +11,6 @@ from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.config_json import config_json, hf_quant_config, quantization_is_known
 from spec_toolkit.facts.from_config import model_from_config
-from spec_toolkit.facts.hub import Origin as ToldBy
-from spec_toolkit.facts.hub import cached_snapshot, resolve_revision
-from spec_toolkit.facts.hub_files import fetch_description
 from spec_toolkit.facts.json_file import read_object
 from spec_toolkit.facts.model import Model, Origin, Tensor
 from spec_toolkit.facts.provenance import in_one_line
@@ -100,9 +97,11 @@ def model_of_folder(
 
 def _model_of_hub(repo: str, revision: str | None, deadline_seconds: float) -> Model:
     """Of the hub's cache on this machine where the hub itself did not say which commit it is."""
-    resolved = resolve_revision(repo, revision, deadline_seconds=deadline_seconds)
-    cached = cached_snapshot(repo, resolved.commit) if resolved.origin is ToldBy.CACHE else None
+    from spec_toolkit.facts import hub, hub_files  # noqa: PLC0415 - a plan, which asks no hub, does not wait for it
+
+    resolved = hub.resolve_revision(repo, revision, deadline_seconds=deadline_seconds)
+    cached = hub.cached_snapshot(repo, resolved.commit) if resolved.origin is hub.Origin.CACHE else None
     if cached is not None:
         return model_of_folder(cached, name=repo, origin=Origin.HUB, commit=resolved.commit)
-    fetched = fetch_description(repo, resolved.commit, deadline_seconds=deadline_seconds)
+    fetched = hub_files.fetch_description(repo, resolved.commit, deadline_seconds=deadline_seconds)
     return model_of_folder(fetched.folder, name=repo, origin=Origin.HUB, commit=resolved.commit, files=fetched.files)
