@@ -22,7 +22,10 @@ from spec_toolkit.facts.tokenizer import tokenizer_hash
 def read_model(
     name: str, tables: Tables, *, revision: str | None = None, ask_hub: bool = False, deadline_seconds: float = 30.0
 ) -> Model:
-    """FactsError only where `name` is a folder that is not as it should be; a hub that does not answer is no error."""
+    """FactsError only where `name` is a folder that is not as it should be; a hub that does not answer is no error.
+
+    `deadline_seconds`: of each of the two questions to the hub, which commit it is and what it holds.
+    """
     folder = model_folder(name)
     if folder is not None:
         return model_of_folder(folder, name=name)
