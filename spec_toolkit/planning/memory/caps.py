@@ -8,6 +8,8 @@ from spec_toolkit.planning.memory.ledger import DRAFT, DRAFT_KV, RESERVE, Ledger
 from spec_toolkit.planning.memory.reserve import GIB, largest_chain
 from spec_toolkit.planning.memory.rounds import Rounds
 from spec_toolkit.planning.situation import Caps
+from spec_toolkit.recipe.schema import Recipe
+from spec_toolkit.terms import Mode
 
 
 class Becomes(Enum):
@@ -29,6 +31,16 @@ class Outcome:
     becomes: Becomes
     excesses: tuple[Excess, ...] = ()
     num_steps: int | None = None  # the most that the caps leave room for, where it becomes narrower
+
+
+def caps_of(recipe: Recipe) -> Caps:
+    limits = recipe.limits
+    return Caps(
+        draft_weights_gib=limits.draft_weights_gib,
+        draft_kv_gib=limits.draft_kv_gib,
+        temporary_kv_gib=limits.temporary_kv_gib,
+        may_run_autoregressive=Mode.AUTOREGRESSIVE in recipe.policy.allow,
+    )
 
 
 def judge(ledger: Ledger, caps: Caps, rounds: Rounds, requests: int) -> Outcome:

@@ -4,6 +4,7 @@ Kinds are what is stored and divided among ranks alike. Counts equal those of th
 mixing of residual streams and Gemma 4's towers for images and sound, together the difference to a checkpoint's size.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -38,6 +39,7 @@ class Count:
     params: int
 
 
+@functools.cache
 def count_target(shape: ModelShape) -> tuple[Count, ...]:
     h, vocab = shape.hidden_size, shape.vocab_size
     found = [Count(Kind.EMBEDDING, vocab * h), Count(Kind.SMALL, h)]
@@ -55,6 +57,7 @@ def count_target(shape: ModelShape) -> tuple[Count, ...]:
     return _summed(found)
 
 
+@functools.cache
 def count_draft(shape: ModelShape, *, stages: int | None = None) -> tuple[Count, ...]:
     """Of the draft in the checkpoint, without the copies of embedding and head that it shares with the target when it is loaded.
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_toolkit.planning.memory.caps import Becomes, judge
+from spec_toolkit.planning.memory.caps import Becomes, caps_of, judge
 from spec_toolkit.planning.memory.ledger import make_ledger
 from spec_toolkit.planning.memory.reserve import temporary_slots
 from spec_toolkit.planning.memory.rounds import Rounds
@@ -60,3 +60,9 @@ def test_where_fewer_steps_do_not_help_nothing_is_drafted(demand, caps):
 def test_what_nobody_knows_exceeds_no_cap():
     unknown = replace(DEMAND, draft=(None, DEMAND.draft[1], ""))
     assert outcome(unknown, draft_weights_gib=0.001).becomes is Becomes.AS_ASKED
+
+
+def test_a_recipes_caps_and_whether_it_may_do_without_a_draft(change):
+    recipe = change(limits__draft_weights_gib=4.0, limits__temporary_kv_gib=1.0)
+    assert caps_of(recipe) == Caps(draft_weights_gib=4.0, temporary_kv_gib=1.0)
+    assert not caps_of(change(policy__allow=["full", "zero_draft"])).may_run_autoregressive

@@ -19,7 +19,7 @@ from spec_toolkit.planning.memory.ledger import (
     make_ledger,
 )
 from spec_toolkit.planning.memory.rounds import Rounds, graph_families
-from spec_toolkit.planning.memory.situated import draw_up, rounds_of, without_draft
+from spec_toolkit.planning.memory.situated import draw_up, kv_of, rounds_of, without_draft
 from spec_toolkit.planning.situation import Measured
 from tests.planning.memory.launches import HOPPER, TARGETS, launch
 
@@ -189,6 +189,24 @@ def test_without_a_draft_there_is_more_for_the_target():
     assert alone.line(DRAFT) is None
     assert alone.line(DRAFT_KV) is None
     assert {line.name for line in alone.lines if line.how is How.UNKNOWN} == {"taken before the load"}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "draft"),
+    [
+        pytest.param("deepseek-v3-0324", {}, 1_152, id="mtp"),
+        pytest.param("gemma-4-26b-a4b", {}, 16_384, id="each-of-an-assistants-layers-as-a-full-one"),
+        pytest.param("deepseek-v4-flash", {}, 7_939.186 / 44, id="one-layer-in-all-of-them"),
+        pytest.param("deepseek-v3-0324", {"speculative_algorithm": "NGRAM"}, 0, id="a-table-has-no-layers"),
+    ],
+)
+def test_draft_kv_is_charged_by_the_drafts_layers(name, more, draft):
+    assert kv_of(situation_of(name, **more)).draft == pytest.approx(draft, abs=0.01)
+
+
+def test_a_draft_whose_layers_nobody_knows_leaves_kv_unknown():
+    situation = situation_of("gemma-4-26b-a4b")
+    assert kv_of(replace(situation, draft=None)) is None
 
 
 def test_what_was_measured_goes_before_what_is_counted():

@@ -143,6 +143,7 @@ def test_the_fraction_that_is_proposed_leaves_enough():
     found = sentence(capacity.reserve, situation_of(mem_fraction_static=0.95))
     proposed = float(found.partition("Write at most ")[2].partition(" ")[0].rstrip("."))
     assert not said(capacity.reserve, situation_of(mem_fraction_static=proposed))
+    assert said(capacity.reserve, situation_of(mem_fraction_static=proposed + 0.001))
 
 
 # C014
