@@ -110,6 +110,7 @@ def test_kv_is_of_one_dtype(target, dtypes, gpus, refused):
         ({"page_size": 64}, {"page_size": 64}, V3, False),
         ({"attention_backend": "flashmla"}, {"attention_backend": "flashinfer"}, V3, True),  # 64 and 1
         ({"page_size": 1}, {}, V32, False),  # 64 whatever is asked
+        ({"page_size": 64}, {}, V3, False),  # of a GPU that nobody named: not known
     ],
 )
 def test_pages_are_of_one_size(prefill, decode, target, refused):
