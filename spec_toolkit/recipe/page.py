@@ -19,8 +19,8 @@ One file is one deployable cell: this target, this draft, this hardware, this go
 
 *Evidence* names the file with measured rows, one of them autoregressive. Without one nobody here has measured that the recipe pays,
 and the column says who claims that its cell works: `vendor_docs` (of the engine or the model), `third_party` (somebody else's published
-runs) or `unproven` (nobody). No page behind them is of SGLang 0.5.23: most are of 0.5.10 to 0.5.19. A `rehearsal` runs the real engine
-with a tiny model on a CPU; its speed says nothing about a GPU. Commits are left open: `spec-toolkit pin RECIPE` writes them.
+runs) or `unproven` (nobody). No page behind them is of SGLang 0.5.23: the newest are of about 0.5.18 and 0.5.19. A `rehearsal` runs the
+real engine with a tiny model on a CPU; its speed says nothing about a GPU. Commits are left open: `spec-toolkit pin RECIPE` writes them.
 
 | Recipe | Target | Draft | Hardware | Goal | Evidence | Summary |
 |---|---|---|---|---|---|---|

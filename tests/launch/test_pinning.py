@@ -183,6 +183,15 @@ def test_what_nobody_tells_stays_open_and_says_why(
     load_recipe(path)
 
 
+def test_a_tokenizer_is_that_of_the_commit_which_is_pinned_already(world: str, tmp_path: Path) -> None:
+    pinned = BASE.replace("org/model   #", f"org/model\n  revision: '{COMMITS['org/model']}'   #")
+    found = find_pins(write(tmp_path, pinned))
+    assert found.kept == ("target.revision",)
+    assert "target.tokenizer" in {pin.key for pin in found.pins}
+    another = find_pins(write(tmp_path, pinned.replace(COMMITS["org/model"], "f" * 40)))
+    assert [finding.where for finding in another.open] == [f"org/model@{'f' * 12}"]
+
+
 def test_a_cache_that_may_be_behind_the_hub_pins_nothing(
     world: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
