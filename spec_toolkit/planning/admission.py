@@ -139,7 +139,12 @@ def cap_of(situation: Situation) -> int | None:
 
 
 def width_of(situation: Situation) -> int | None:
-    """Positions one request takes in a verify pass, after the engine's defaults; None: not known."""
+    """Positions one request takes in a verify pass, after the engine's defaults; None: not known, or none."""
+    width = _width(situation)
+    return None if width is None or width < 1 else width
+
+
+def _width(situation: Situation) -> int | None:
     asked, algorithm = situation.arguments, algorithm_of(situation)
     if algorithm is None:
         return 1

@@ -1,4 +1,4 @@
-"""Rules about how many requests run at once and the CUDA graphs that must cover them. Pure.
+"""Rules about a recipe's graph list and cap, and the list that is derived. Whether graphs reach the cap is `rules/admission`. Pure.
 
 The engine captures one decode graph per listed batch size and pads a batch up to the next; a batch above the list's end runs without a
 graph, launch by launch. With speculation and nothing said the engine admits 48 requests at once, so a higher cap and a list that
@@ -14,6 +14,8 @@ from spec_toolkit.facts.records import EngineFacts, ModelFacts, Rung
 from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.terms import Method
+
+_LARGEST = 131_072  # requests or tokens of one pass: far beyond any that is captured
 
 
 def batch_cap(recipe: Recipe) -> int:
@@ -41,16 +43,15 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def derive_graph_list(recipe: Recipe, engine: EngineFacts) -> tuple[int, ...]:
-    """Batch sizes to capture: the recipe's that can be reached, in order; left open, the engine's own ladder. Empty on a CPU."""
+    """Batch sizes to capture: the recipe's, in order; left open, the engine's own ladder up to the cap. Empty on a CPU."""
     if recipe.is_rehearsal:
         return ()
-    written, last = recipe.graphs.decode_batch_sizes, last_size(recipe)
+    written = recipe.graphs.decode_batch_sizes
     if written is not None:
-        reachable = {size for size in written if size <= last}
-        return tuple(sorted(reachable | ({last} if len(reachable) < len(set(written)) else set())))
+        return tuple(sorted(set(written)))
     autoregressive = recipe.draft.method is Method.NONE
     ladder = engine.decode_graphs_autoregressive.v if autoregressive else engine.decode_graphs_speculating.v
-    return climb(ladder, last)
+    return climb(ladder, last_size(recipe))
 
 
 def climb(ladder: Sequence[Rung], cap: int) -> tuple[int, ...]:
@@ -59,33 +60,10 @@ def climb(ladder: Sequence[Rung], cap: int) -> tuple[int, ...]:
 
 
 def below(ladder: Sequence[Rung], most: int) -> tuple[int, ...]:
-    """The ladder's sizes up to the most."""
+    """The ladder's sizes up to the most; a slip of the keyboard makes no list that fills the memory."""
+    most = min(most, _LARGEST)
     sizes = (size for rung in ladder for size in range(rung.first, (rung.last or most) + 1, rung.step))
     return tuple(takewhile(lambda size: size <= most, sizes))
-
-
-def cover(recipe: Recipe) -> Iterator[Finding]:
-    written, cap, end = recipe.graphs.decode_batch_sizes, batch_cap(recipe), last_size(recipe)
-    if not written or recipe.is_rehearsal:
-        return
-    last = max(written)
-    if last < end:
-        yield warn(
-            "graphs.cover",
-            "graphs.decode_batch_sizes",
-            f"ends at {last}, and {cap} requests may run at once",
-            f"batches of {last + 1} to {cap} run without a graph" if last < cap else _uneven(recipe, end),
-            f"Let the list end at {end}, or leave it out and it is derived.",
-        )
-    beyond = sorted({size for size in written if size > end})
-    if beyond:
-        yield correct(
-            "graphs.beyond-cap",
-            "graphs.decode_batch_sizes",
-            f"holds {_some(beyond)}, and only {cap} requests may run at once",
-            "the engine leaves out sizes it cannot reach",
-            f"Planned to end at {end}; end the list there, or raise limits.max_running_requests.",
-        )
 
 
 def order(recipe: Recipe) -> Iterator[Finding]:
@@ -112,9 +90,10 @@ def graphs_on_cpu(recipe: Recipe) -> Iterator[Finding]:
         )
 
 
-def request_cap(recipe: Recipe, engine: EngineFacts) -> Iterator[Finding]:
+def request_cap(recipe: Recipe, engine: EngineFacts, model: ModelFacts | None = None) -> Iterator[Finding]:
     """The one place where the engine changes a cap by itself; the plan always passes it, and says so where it matters."""
-    usual, cap = engine.default_max_running_requests.v, recipe.limits.max_running_requests
+    cap, usual = recipe.limits.max_running_requests, engine.default_max_running_requests.v
+    usual = engine.max_running_requests_of.v.get(model.architecture.v, usual) if model else usual
     if recipe.draft.method is not Method.NONE and cap > usual:
         yield note(
             "capacity.request-cap",
@@ -148,6 +127,30 @@ def context(recipe: Recipe, model: ModelFacts | None, checkpoint_tokens: int | N
             f"is {pool:,} tokens, less than the {recipe.limits.context_tokens:,} of one request",
             "the longest requests would be refused",
             "Raise it, or lower limits.context_tokens.",
+        )
+
+
+def cover(recipe: Recipe) -> Iterator[Finding]:
+    written, cap, end = recipe.graphs.decode_batch_sizes, batch_cap(recipe), last_size(recipe)
+    if not written or recipe.is_rehearsal:
+        return
+    last = max(written)
+    if last < end:
+        yield warn(
+            "graphs.cover",
+            "graphs.decode_batch_sizes",
+            f"ends at {last}, and {cap} requests may run at once",
+            f"batches of {last + 1} to {cap} run without a graph" if last < cap else _uneven(recipe, end),
+            f"Let the list end at {end}, or leave it out and it is derived.",
+        )
+    beyond = sorted({size for size in written if size > end})
+    if beyond:
+        yield correct(
+            "graphs.beyond-cap",
+            "graphs.decode_batch_sizes",
+            f"holds {_some(beyond)}, and only {cap} requests may run at once",
+            "the engine leaves out sizes it cannot reach",
+            f"Planned to end at {end}; end the list there, or raise limits.max_running_requests.",
         )
 
 

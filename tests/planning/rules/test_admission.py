@@ -1,6 +1,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.planning.rules import admission as rules
@@ -242,3 +244,28 @@ def test_what_is_planned_instead_leaves_nothing_to_correct(arguments: dict[str, 
 
 def test_every_rule_is_silent_where_nothing_is_asked() -> None:
     assert not [f for rule in rules.RULES for f in rule(launch(architecture=None, gpu=None))]
+
+
+NUMBERS = st.none() | st.integers(-2, 3) | st.sampled_from([8, 64, 1000, 10**9, 10**15])
+COUNTS = (
+    *("max_running_requests", "tp_size", "attn_dp_size", "attn_cp_size", "max_total_tokens"),
+    *("cuda_graph_max_bs_decode", "chunked_prefill_size", "speculative_dspark_block_size"),
+    *("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"),
+)
+ASKED = st.fixed_dictionaries(
+    {
+        "peak": NUMBERS,
+        "context": NUMBERS,
+        "environment": st.sampled_from([{}, {VARIABLE: "0"}, {VARIABLE: "-1"}, {VARIABLE: "10000"}, {VARIABLE: "x"}]),
+        "cuda_graph_bs_decode": st.none() | st.lists(st.integers(-1, 10**9), max_size=3).map(tuple),
+        "speculative_algorithm": st.sampled_from([None, "EAGLE", "NEXTN", "DSPARK", "NGRAM", "nonsense"]),
+        "moe_a2a_backend": st.sampled_from([None, "none", "deepep", "pplx", "nonsense"]),
+        **dict.fromkeys(COUNTS, NUMBERS),
+    }
+)
+
+
+@given(ASKED)
+@settings(deadline=None)
+def test_no_launch_however_odd_is_more_than_the_rules_can_take(arguments: dict[str, Any]) -> None:
+    assert all(finding.sentence() for rule in rules.RULES for finding in of(rule, **arguments))

@@ -37,21 +37,6 @@ def test_the_cap_is_of_one_ranks_batch(change: Any, keys: dict[str, Any], cap: i
     assert graphs.batch_cap(change(**keys)) == cap
 
 
-@pytest.mark.parametrize(
-    ("sizes", "cap", "rules"),
-    [
-        pytest.param([1, 64], 64, [], id="ends-at-the-cap"),
-        pytest.param([1, 48], 64, ["graphs.cover"], id="ends-below"),
-        pytest.param([1, 63], 64, ["graphs.cover"], id="ends-one-below"),
-        pytest.param([1, 64, 65], 64, ["graphs.beyond-cap"], id="goes-one-above"),
-        pytest.param(None, 64, [], id="left-open"),
-    ],
-)
-def test_a_written_list_covers_the_cap(change: Any, sizes: list[int] | None, cap: int, rules: list[str]) -> None:
-    recipe = change(graphs__decode_batch_sizes=sizes, limits__max_running_requests=cap)
-    assert [finding.rule for finding in graphs.cover(recipe)] == rules
-
-
 GROUPS_OF_FOUR = {"hardware__layout__dp": 2, "hardware__layout__dp_attention": True}
 
 
@@ -69,17 +54,6 @@ def test_a_list_ends_where_the_ranks_of_a_request_can_share_it(
 ) -> None:
     recipe = change(limits__max_running_requests=cap, graphs__decode_batch_sizes=None, **keys)
     assert graphs.derive_graph_list(recipe, tables.engine)[-1] == end
-    written = change(limits__max_running_requests=cap, graphs__decode_batch_sizes=[1, end], **keys)
-    assert not list(graphs.cover(written))
-    short = change(limits__max_running_requests=cap, graphs__decode_batch_sizes=[1, end - 1], **keys)
-    assert [finding.rule for finding in graphs.cover(short)] == ["graphs.cover"]
-
-
-def test_sizes_nobody_can_reach_are_planned_away(change: Any, tables: Tables) -> None:
-    recipe = change(graphs__decode_batch_sizes=[1, 8, 65, 128], limits__max_running_requests=64)
-    (finding,) = [finding for finding in graphs.cover(recipe) if finding.verdict is Verdict.CORRECT]
-    assert finding.rule == "graphs.beyond-cap"
-    assert graphs.derive_graph_list(recipe, tables.engine) == (1, 8, 64)
 
 
 def test_a_list_out_of_order_is_planned_in_order(change: Any, tables: Tables) -> None:
@@ -114,6 +88,13 @@ def test_above_48_requests_the_engine_would_not_admit_by_itself(
 ) -> None:
     recipe = change(limits__max_running_requests=cap, draft__method=method)
     assert [f.rule for f in graphs.request_cap(recipe, tables.engine)] == ["capacity.request-cap"] * found
+
+
+@pytest.mark.parametrize(("cap", "found"), [(256, 0), (257, 1)], ids=str)
+def test_of_deepseek_v4_the_engine_admits_256_by_itself(change: Any, tables: Tables, cap: int, found: int) -> None:
+    recipe = change(limits__max_running_requests=cap)
+    model = tables.model("deepseek-ai/DeepSeek-V4-Flash")
+    assert len(list(graphs.request_cap(recipe, tables.engine, model))) == found
 
 
 @pytest.mark.parametrize(
