@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,3 +133,23 @@ def test_sparse_attention_keeps_fp8_by_itself_on_blackwell(
 
 def test_a_model_of_the_tables_is_known_by_its_attention() -> None:
     assert resolved.family_of(launch(model="zai-org/GLM-5.1-FP8").target) is Family.DSA
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"speculative_algorithm": "EAGLE"}, 1),
+        ({"speculative_algorithm": "EAGLE", "speculative_eagle_topk": 4}, 4),
+        ({"speculative_algorithm": "NGRAM", "speculative_eagle_topk": 4}, 1),
+        ({"speculative_eagle_topk": 4}, 1),
+    ],
+)
+def test_branches_are_of_algorithms_that_step(asked: dict[str, Any], expected: int) -> None:
+    assert resolved.branches_of(launch(**asked)) == expected
+
+
+def test_adaptive_speculation_is_kept_under_attention_data_parallelism_by_our_knob_alone() -> None:
+    given = launch(speculative_algorithm="EAGLE", speculative_adaptive=True, tp_size=8, attn_dp_size=8)
+    assert not resolved.is_adaptive(given)
+    assert resolved.is_adaptive(replace(given, loads_knob=True))
+    assert not resolved.is_adaptive(launch(speculative_algorithm="EAGLE"))
