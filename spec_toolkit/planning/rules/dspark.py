@@ -7,7 +7,7 @@ answered wrongly and said nothing; on compute capability 12 they did not start, 
 from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, note, refuse
+from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.rules.pairing import asked_algorithm
 from spec_toolkit.planning.situation import Situation
 
@@ -32,7 +32,7 @@ def depth(situation: Situation) -> Iterator[Finding]:
         )
     else:
         why = f"with {_SEEN_WRONG} sglang {_AFFECTED[0]} to {_AFFECTED[-1]} answered wrongly, and this version was not shown to be right"
-        yield note("dspark.depth", where, found, why, _REPLAY)
+        yield warn("dspark.depth", where, found, why, _REPLAY)
 
 
 def gpu(situation: Situation) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def gpu(situation: Situation) -> Iterator[Finding]:
         yield refuse("dspark.gpu", "speculative_algorithm", found, why, "Use EAGLE, or run autoregressive.")
     else:
         why = f"sglang {_AFFECTED[0]} to {_AFFECTED[-1]} could not, and this version was not shown to"
-        yield note("dspark.gpu", "speculative_algorithm", found, why, _REPLAY)
+        yield warn("dspark.gpu", "speculative_algorithm", found, why, _REPLAY)
 
 
 def _is_affected(situation: Situation) -> bool:

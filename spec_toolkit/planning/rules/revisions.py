@@ -8,6 +8,14 @@ from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.situation import Situation
 
 
+def engine_version(situation: Situation) -> Iterator[Finding]:
+    """Of a command or a pod, whose engine nobody here starts: a recipe for another version is refused by its own rule."""
+    pinned, known = situation.pins.sglang, situation.engine.version
+    if pinned is not None and pinned.removeprefix("v") != known:
+        why = f"rules and tables here are of {known}, so what is said of it may not hold there"
+        yield warn("pins.engine-version", "pins.sglang", f"is {pinned}", why, f"Use {known}, or check it there.")
+
+
 def target_revision(situation: Situation) -> Iterator[Finding]:
     model, revision = situation.arguments.model_path, situation.arguments.revision
     if model is None:
@@ -65,3 +73,4 @@ def _of_its_kind(where: str, model: str, revision: str) -> Iterator[Finding]:
 
 
 RULES = (target_revision, draft_revision)
+COMMAND_RULES = (engine_version,)

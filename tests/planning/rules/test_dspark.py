@@ -14,7 +14,7 @@ def found(algorithm="DSPARK", sglang="0.5.23", gpu=None, written=None, in_checkp
     ("sglang", "verdict"),
     [
         *((version, "correct") for version in ("0.5.15", "0.5.15.post1", "0.5.16", "0.5.17")),
-        *((version, "note") for version in ("0.5.14", "0.5.18", "0.5.23")),
+        *((version, "warn") for version in ("0.5.14", "0.5.18", "0.5.23")),
     ],
 )
 @pytest.mark.parametrize(("written", "in_checkpoint"), [(None, 5), (5, 5), (5, None)])
@@ -34,7 +34,7 @@ def test_other_depths_and_algorithms_pass(algorithm, written, in_checkpoint):
     [
         ("rtx_pro_6000", "0.5.17", ["dspark.gpu=refuse"]),
         ("rtx_5090", "0.5.16", ["dspark.gpu=refuse"]),
-        ("rtx_5090", "0.5.23", ["dspark.gpu=note"]),
+        ("rtx_5090", "0.5.23", ["dspark.gpu=warn"]),
         ("h200", "0.5.17", []),
         ("b200", "0.5.17", []),
         (None, "0.5.17", []),

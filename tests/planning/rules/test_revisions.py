@@ -1,7 +1,8 @@
 import pytest
 
 from spec_toolkit.errors import Verdict
-from spec_toolkit.planning.rules.revisions import draft_revision, target_revision
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.planning.rules.revisions import draft_revision, engine_version, target_revision
 from tests.planning.field_cases import build
 
 COMMIT, OTHER, CONTENT = "a" * 40, "d" * 40, "sha256:" + "b" * 64
@@ -45,3 +46,11 @@ def test_a_separate_draft_is_pinned(path, revision, target, expected):
     asked = {"speculative_draft_model_path": path, "speculative_draft_model_revision": revision}
     verdicts = [verdict for _, verdict in found(draft_revision, model_path="org/model", revision=target, **asked)]
     assert verdicts == expected
+
+
+@pytest.mark.parametrize(
+    ("pinned", "warned"), [("0.5.16", True), ("0.5.23.post1", True), ("v{}", False), ("{}", False)]
+)
+def test_another_engine_is_told_of(pinned, warned):
+    situation = build({"pins": {"sglang": pinned.format(load_tables().engine.version)}})
+    assert [f.verdict for f in engine_version(situation)] == [WARNED] * warned
