@@ -1,18 +1,12 @@
 """`spec-toolkit resolve`."""
 
-from pathlib import Path
-
 import click
 
 from spec_toolkit.errors import Verdict
-from spec_toolkit.facts.known import load_tables
-from spec_toolkit.launch.prepare import plan_and_patches
-from spec_toolkit.launch.resolution import Resolution, about_command, about_plan, put
-from spec_toolkit.planning.situation import Site
+from spec_toolkit.launch.resolving.kept import Wanted, read_kept
+from spec_toolkit.launch.resolving.records import Resolution
 from spec_toolkit.recipe.catalogue import find_recipe
-from spec_toolkit.recipe.command import read_command
 from spec_toolkit.report import resolve as report
-from spec_toolkit.report import text
 
 
 @click.command()
@@ -40,22 +34,16 @@ def command(  # noqa: PLR0913 - one an option
         raise click.UsageError("Name a recipe, or give --command and --gpu.")
     if launch is not None and gpu is None:
         raise click.UsageError("--command needs --gpu: the engine resolves differently for different GPUs.")
-    tables = load_tables()
-    if launch is not None and gpu is not None:
-        site = Site(gpu=gpu, facts=tables.gpus.get(gpu), gpus_per_node=count, nodes=nodes)
-        inquiry = about_command(read_command(launch, open_file=lambda name: Path(name).read_bytes()), tables, site)
-    else:
-        _, plan, patches = plan_and_patches(find_recipe(str(recipe)))
-        inquiry = about_plan(plan, tables, patches)
-    return _show(put(inquiry, waiting=_waiting), as_json=as_json)
-
-
-def _show(found: Resolution, *, as_json: bool) -> int:
-    click.echo(text.as_json(found) if as_json else report.resolution(found))
+    path = find_recipe(recipe) if recipe is not None else None
+    wanted = Wanted(recipe=path, command=launch, gpu=gpu, count=count, nodes=nodes)
+    found = read_kept(wanted) or _ask(wanted)
+    click.echo(report.as_json(found) if as_json else report.resolution(found))
     if not found.answered:
         return 3
     return 1 if any(finding.verdict is Verdict.REFUSE for finding in found.findings) else 0
 
 
-def _waiting() -> None:
-    click.echo("asking sglang, which takes about ten seconds to import; the answer will be kept", err=True)
+def _ask(wanted: Wanted) -> Resolution:
+    from spec_toolkit.cli.asking import ask  # noqa: PLC0415 - what makes a plan takes longer to import than a kept answer to print
+
+    return ask(wanted)

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding
-from spec_toolkit.launch.resolving.records import Answer, Outcome, Question, Stage
+from spec_toolkit.launch.resolving.records import Answer, Decided, Outcome, Question, Stage
 from spec_toolkit.planning.finding import note, refuse, warn
 
 _CPU_ATTENTION = frozenset({"intel_amx", "torch_native"})
@@ -20,51 +19,6 @@ _NOT_COMPARED = frozenset(
     | {"speculative_draft_model_path", "speculative_draft_model_revision", "speculative_adaptive_config", "lora_paths"}
     | {"device", "chat_template", "trust_remote_code", "others", "disable_cuda_graph"}
 )
-
-
-class Decided(Struct, frozen=True, kw_only=True):
-    """None: the engine leaves it open, or it does not arise."""
-
-    prefill_attention: str | None
-    decode_attention: str | None
-    draft_attention: str | None  # None: as the target's
-    verify_attention: str | None  # which of the two above a verify pass takes: prefill, decode
-    sparse_prefill: str | None
-    sparse_decode: str | None
-    kv_cache_dtype: str | None  # auto: the model's own
-    page_tokens: int | None
-    memory_fraction: float | None  # weights and KV pool over all of HBM
-    pool_tokens: int | None  # a ceiling on the KV pool
-    max_running_requests: int | None  # of the whole server; None: what memory leaves
-    decode_graph_backend: str | None
-    decode_graphs: tuple[int, ...]  # batch sizes of one rank; empty: none is captured
-    prefill_graph_backend: str | None
-    prefill_graphs: tuple[int, ...]  # tokens; empty: none is captured
-    chunked_prefill_tokens: int | None  # of one rank; -1: not chunked
-    max_prefill_tokens: int | None
-    moe_runner: str | None
-    moe_all_to_all: str | None
-    draft_moe_runner: str | None
-    draft_moe_all_to_all: str | None
-    dtype: str | None
-    quantization: str | None
-    sampling: str | None
-    overlap: bool
-    radix_cache: bool
-    conservativeness: float | None
-    tp: int
-    attention_dp: int
-    ep: int
-    pp: int
-    nodes: int
-    algorithm: str | None  # None: it does not speculate
-    num_steps: int | None
-    topk: int | None
-    num_draft_tokens: int | None
-    widest_round: int | None  # positions of the widest verify pass
-    adaptive: bool
-    draft_model: str | None
-    rejection_sampling: bool
 
 
 def decided(answer: Answer) -> Decided | None:

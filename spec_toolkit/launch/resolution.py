@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.engine.flags import LAUNCH_MODULE, Flag
 from spec_toolkit.engine.patches import Patch
@@ -14,12 +12,14 @@ from spec_toolkit.engine.patches import resolve as hand_over
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.checkpoint import is_folder, model_folder
 from spec_toolkit.facts.json_file import read_object
+from spec_toolkit.facts.model import Origin
 from spec_toolkit.facts.records import Tables
 from spec_toolkit.handover import Role
-from spec_toolkit.launch.decided import Decided, cpu_values, decided, findings
+from spec_toolkit.launch.decided import cpu_values, decided, findings
+from spec_toolkit.launch.foreseen import misjudged
 from spec_toolkit.launch.resolve import ENGINES_OWN, Waiting, resolve_many
 from spec_toolkit.launch.resolving.questions import describe, model_files
-from spec_toolkit.launch.resolving.records import Answer, DescribedGpu, Outcome, Question
+from spec_toolkit.launch.resolving.records import Answer, DescribedGpu, Outcome, Question, Resolution
 from spec_toolkit.launch.spec import Place, steps_config, to_launch
 from spec_toolkit.planning.asked import autoregressive
 from spec_toolkit.planning.naming import in_command, in_recipe
@@ -35,21 +35,6 @@ _ADAPTIVE = "sglang.srt.speculative.adaptive_spec_params."
 _RESOLVER = ("sglang.srt.arg_groups.", _ADAPTIVE)
 
 
-class Resolution(Struct, frozen=True, kw_only=True):
-    """What `spec-toolkit resolve` says; --json prints it."""
-
-    name: str
-    machine: str  # "2 nodes of 8 H200"
-    engine: str | None  # its version
-    answered: bool  # False: what came says nothing about the launch
-    resolved: bool
-    decided: Decided | None
-    autoregressive: Decided | None  # the same engine without speculation; None where that is not asked, or refused
-    said: tuple[str, ...]  # the engine's warnings
-    findings: tuple[Finding, ...]
-    seconds: float | None  # the engine took, once imported
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiry:
     """What is to be asked about one recipe or command: first as it is, then perhaps without speculation."""
@@ -60,6 +45,7 @@ class Inquiry:
     asked: tuple[Arguments, ...]  # by question, what it asks
     findings: tuple[Finding, ...] = ()  # that reading it made
     named: Callable[[Finding], Finding]  # says a place as whoever brought it knows it
+    plan: Plan | None = None  # a recipe's
 
 
 def about_plan(plan: Plan, tables: Tables, patches: Sequence[Patch]) -> Inquiry:
@@ -73,6 +59,7 @@ def about_plan(plan: Plan, tables: Tables, patches: Sequence[Patch]) -> Inquiry:
         questions=tuple(_question(plan, tables, patches, gpu, speculate=each.speculates) for each in asked),
         asked=asked,
         named=in_recipe,
+        plan=plan,
     )
 
 
@@ -107,18 +94,29 @@ def conclude(inquiry: Inquiry, answers: Sequence[Answer]) -> Resolution:
     """Pure. `answers`: one a question, in order."""
     first, *others = answers
     found = [f for each in zip(inquiry.questions, inquiry.asked, answers, strict=True) for f in findings(*each)]
+    made = decided(first)
+    if inquiry.plan is not None and inquiry.questions[0].gpu is not None and made is not None:
+        found += misjudged(inquiry.plan, made)
     return Resolution(
         name=inquiry.name,
         machine=inquiry.machine,
         engine=first.engine,
         answered=first.outcome is not Outcome.UNANSWERED and cpu_values(inquiry.questions[0], first) is None,
         resolved=first.outcome is Outcome.RESOLVED,
-        decided=decided(first),
+        decided=made,
         autoregressive=decided(others[0]) if others else None,
         said=first.said,
         findings=(*inquiry.findings, *dict.fromkeys(inquiry.named(finding) for finding in found)),
         seconds=first.seconds,
+        of_tables=not any(question.places for question in inquiry.questions) and _planned_by_tables(inquiry.plan),
     )
+
+
+def _planned_by_tables(plan: Plan | None) -> bool:
+    if plan is None:
+        return True
+    read = [plan.situation.target, *([plan.situation.draft] if plan.situation.draft else [])]
+    return all(model.origin is Origin.TABLE for model in read)
 
 
 def _question(

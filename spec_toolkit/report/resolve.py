@@ -1,9 +1,13 @@
 """What the engine decided, as text. Pure: a record in, a string out."""
 
+import msgspec
+
 from spec_toolkit.errors import Verdict
-from spec_toolkit.launch.decided import Decided
-from spec_toolkit.launch.resolution import Resolution
-from spec_toolkit.report import text
+from spec_toolkit.launch.resolving.records import Decided, Resolution
+
+
+def as_json(found: Resolution) -> str:
+    return msgspec.json.encode(found).decode()
 
 
 def resolution(found: Resolution) -> str:
@@ -16,7 +20,7 @@ def resolution(found: Resolution) -> str:
     if found.said:
         parts.append("sglang says\n" + "\n".join(f"  {' '.join(line.split())}" for line in found.said))
     if found.findings:
-        parts.append(text.findings(found.findings))
+        parts.append("\n".join(f"{f.verdict.value:<7}  {f.sentence()}" for f in found.findings))
     return "\n\n".join([*parts, _sum(found)])
 
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.launch.decided import decided
-from spec_toolkit.launch.resolution import Resolution
+from spec_toolkit.launch.resolving.records import Resolution
 from spec_toolkit.report.resolve import resolution
 from tests.launch.test_decided import ANSWER, TAKEN
 

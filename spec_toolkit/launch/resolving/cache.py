@@ -8,14 +8,17 @@ import importlib.util
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from spec_toolkit.launch.resolving.records import Answer, Outcome, Question
+from spec_toolkit.launch.resolving.records import Answer, Outcome, Question, Resolution
 
 _MOST = 256  # answers of some 25 kB
 _READ_BY_THE_ENGINE = ("config.json", "hf_quant_config.json", "generation_config.json", "model.safetensors.index.json")
 _DECIDES_TOO = ("transformers", "torch")  # read and judge a model's configuration on the engine's behalf
+
+Kept = TypeVar("Kept", Answer, Resolution)
 
 
 def cache_folder() -> Path:
@@ -65,26 +68,38 @@ class Cache:
 
     def read(self, key: str) -> Answer | None:
         """None where there is none, or one that cannot be read."""
+        return self._read(key, Answer)
+
+    def read_all(self, key: str) -> Resolution | None:
+        return self._read(key, Resolution)
+
+    def write(self, key: str, answer: Answer) -> None:
+        """What the world, not the launch, is to blame for is not kept."""
+        if answer.outcome is not Outcome.UNANSWERED:
+            self._write(key, answer)
+
+    def write_all(self, key: str, resolution: Resolution) -> None:
+        if resolution.answered and resolution.of_tables:
+            self._write(key, resolution)
+
+    def _read(self, key: str, kind: type[Kept]) -> Kept | None:
         path = self._path(key)
         try:
-            answer = msgspec.json.decode(path.read_bytes(), type=Answer)
+            kept = msgspec.json.decode(path.read_bytes(), type=kind)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
         with suppress(OSError):
             os.utime(path)
-        return answer
+        return kept
 
-    def write(self, key: str, answer: Answer) -> None:
-        """What the world, not the launch, is to blame for is not kept."""
-        if answer.outcome is Outcome.UNANSWERED:
-            return
+    def _write(self, key: str, kept: Answer | Resolution) -> None:
         path = self._path(key)
         part = path.with_suffix(f".{os.getpid()}.part")
         with suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(answer))
+                file.write(msgspec.json.encode(kept))
             part.replace(path)
             self._shrink()
 

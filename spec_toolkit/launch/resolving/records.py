@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from spec_toolkit.errors import Finding
+
 
 class DescribedGpu(Struct, frozen=True, kw_only=True):
     """GPUs of one node, alike."""
@@ -74,3 +76,64 @@ class Answer(Struct, frozen=True, kw_only=True):
     model: SeenModel | None = None
     seconds: float | None = None  # of parsing, resolving and checking
     imported_seconds: float | None = None  # of the engine's import, once for all questions of one process
+
+
+class Decided(Struct, frozen=True, kw_only=True):
+    """None: the engine leaves it open, or it does not arise."""
+
+    prefill_attention: str | None
+    decode_attention: str | None
+    draft_attention: str | None  # None: as the target's
+    verify_attention: str | None  # which of the two above a verify pass takes: prefill, decode
+    sparse_prefill: str | None
+    sparse_decode: str | None
+    kv_cache_dtype: str | None  # auto: the model's own
+    page_tokens: int | None
+    memory_fraction: float | None  # weights and KV pool over all of HBM
+    pool_tokens: int | None  # a ceiling on the KV pool
+    max_running_requests: int | None  # of the whole server; None: what memory leaves
+    decode_graph_backend: str | None
+    decode_graphs: tuple[int, ...]  # batch sizes of one rank; empty: none is captured
+    prefill_graph_backend: str | None
+    prefill_graphs: tuple[int, ...]  # tokens; empty: none is captured
+    chunked_prefill_tokens: int | None  # of one rank; -1: not chunked
+    max_prefill_tokens: int | None
+    moe_runner: str | None
+    moe_all_to_all: str | None
+    draft_moe_runner: str | None
+    draft_moe_all_to_all: str | None
+    dtype: str | None
+    quantization: str | None
+    sampling: str | None
+    overlap: bool
+    radix_cache: bool
+    conservativeness: float | None
+    tp: int
+    attention_dp: int
+    ep: int
+    pp: int
+    nodes: int
+    algorithm: str | None  # None: it does not speculate
+    num_steps: int | None
+    topk: int | None
+    num_draft_tokens: int | None
+    widest_round: int | None  # positions of the widest verify pass
+    adaptive: bool
+    draft_model: str | None
+    rejection_sampling: bool
+
+
+class Resolution(Struct, frozen=True, kw_only=True):
+    """What `spec-toolkit resolve` says; --json prints it."""
+
+    name: str
+    machine: str  # "2 nodes of 8 H200"
+    engine: str | None  # its version
+    answered: bool  # False: what came says nothing about the launch
+    resolved: bool
+    decided: Decided | None
+    autoregressive: Decided | None  # the same engine without speculation; None where that is not asked, or refused
+    said: tuple[str, ...]  # the engine's warnings
+    findings: tuple[Finding, ...]
+    seconds: float | None  # the engine took, once imported
+    of_tables: bool = True  # False: it follows from files of this machine too
