@@ -86,7 +86,7 @@ def assistant_tree(situation: Situation) -> Iterator[Finding]:
 
 def ngram_pages(situation: Situation) -> Iterator[Finding]:
     """NGRAM verifies a tree as broad as its search, whatever topk says."""
-    if resolved.algorithm_of(situation) != "NGRAM":
+    if resolved.algorithm_of(situation) != "NGRAM" or resolved.family_of(situation.target) is Family.V4:
         return
     backends, page = resolved.backends_of(situation), resolved.page_tokens(situation)
     if page is not None and page > 1 and backends.base not in {None, "flashinfer"}:

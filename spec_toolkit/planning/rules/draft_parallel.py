@@ -89,7 +89,7 @@ def pipeline(situation: Situation) -> Iterator[Finding]:
     stages, mode = asked.pp_size or 1, asked.disaggregation_mode
     if stages <= 1 or algorithm is None:
         return
-    found, where = f"is {stages}, with a {algorithm} draft", "pp_size"
+    found, where = f"is {stages}, with {algorithm} as draft", "pp_size"
     may = algorithm == "EAGLE" and not asked.enable_multi_layer_eagle
     switched = _is_on(situation.environment.get(_PIPELINED))
     if not may and algorithm != "DSPARK":

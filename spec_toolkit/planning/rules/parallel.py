@@ -162,7 +162,7 @@ def network(situation: Situation) -> Iterator[Finding]:
     if (asked.nnodes or 1) == 1:
         return
     if asked.dist_init_addr is None:
-        why = "every node would wait on its own loopback for the others"
+        why = "every node would wait for the others at an address of its own"
         yield warn(
             "network.meeting-point",
             "dist_init_addr",
