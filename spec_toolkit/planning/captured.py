@@ -21,10 +21,11 @@ _CAPTURES_PREFILL_BESIDE = frozenset({None, "none", "deepep", "megamoe", "flashi
 def alignment(situation: Situation) -> int:
     """What a captured size must be a multiple of, in tokens: ranks that share a request, where they gather what they computed."""
     asked = situation.arguments
-    shares = (asked.tp_size or 1) // max(1, asked.attn_cp_size or 1)
+    context_ranks = max(1, asked.attn_cp_size or 1)
     exchanges = asked.moe_a2a_backend not in {None, "none"}
-    multiple = ranks_in_step(shares, attention_dp=asked.attention_dp, exchanges=exchanges)
-    return multiple * (2 if asked.enable_two_batch_overlap else 1)
+    ranks = ranks_in_step((asked.tp_size or 1) // context_ranks, attention_dp=asked.attention_dp, exchanges=exchanges)
+    multiple = ranks * (2 if asked.enable_two_batch_overlap else 1)
+    return multiple if multiple % context_ranks == 0 else multiple * context_ranks
 
 
 def has_decode_graphs(situation: Situation) -> bool:

@@ -88,6 +88,8 @@ def test_a_list_that_ends_with_the_cap_itself_may_not_reach_it() -> None:
         pytest.param(
             {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True, "enable_two_batch_overlap": True}, 2, id="halves"
         ),
+        pytest.param({"tp_size": 8, "attn_cp_size": 8}, 8, id="ranks-that-share-a-context"),
+        pytest.param({"tp_size": 8, "attn_cp_size": 2, "moe_a2a_backend": "deepep"}, 4, id="both-of-them"),
     ],
 )
 def test_ranks_that_share_a_request_want_batches_that_divide(arguments: dict[str, Any], multiple: int) -> None:
