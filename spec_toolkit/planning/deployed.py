@@ -19,3 +19,4 @@ class Deployed:
     pod: PodLaunch
     situation: Situation
     estimate: Estimate = Estimate()
+    beside: tuple[PodLaunch, ...] = ()  # every launch of the manifest, this one included; empty: nobody else is known

@@ -170,9 +170,10 @@ def of_pods(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 def read_deployed(data: Mapping[str, Any]) -> Iterator[Deployed]:
     """Of a manifest as a person would apply it, what launches an engine."""
-    for pod in read_manifest(data["manifest"].encode(), "manifest.yaml"):
+    pods = read_manifest(data["manifest"].encode(), "manifest.yaml")
+    for pod in pods:
         launched = replace(build(data), arguments=pod.launch.arguments, environment=pod.environment)
-        yield Deployed(pod=pod, situation=launched, estimate=Estimate(**data.get("estimate", {})))
+        yield Deployed(pod=pod, situation=launched, estimate=Estimate(**data.get("estimate", {})), beside=pods)
 
 
 def of_recipe(changes: Mapping[str, Any]) -> Iterator[Finding]:

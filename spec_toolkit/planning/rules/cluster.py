@@ -64,9 +64,12 @@ def nodes(deployed: Deployed) -> Iterator[Finding]:
 
 def budgets(deployed: Deployed) -> Iterator[Finding]:
     """A budget that never lets a pod go blocks every drain of its node."""
-    pod = deployed.pod
-    for budget in pod.budgets:
-        pods = pod.replicas * pod.group_size if pod.replicas is not None else None
+    for budget in deployed.pod.budgets:
+        under = [pod for pod in deployed.beside or (deployed.pod,) if budget in pod.budgets]
+        if under and under[0] != deployed.pod:
+            continue  # said of the first
+        counts = [pod.replicas * pod.group_size if pod.replicas is not None else None for pod in under]
+        pods = sum(count for count in counts if count is not None) if None not in counts else None
         allowed = _allowed(budget, pods)
         if allowed is not None and allowed < 1:
             said = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.deployed import Deployed
-from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.recipe.manifest import Probe
 from spec_toolkit.recipe.schema import Policy
 
@@ -32,9 +32,14 @@ def start(deployed: Deployed) -> Iterator[Finding]:
     assert probe is not None  # noqa: S101 - one of the two is there
     gives = f"the {what} probe ends the container after {probe.tolerance_seconds:,} s"
     if seconds is None:
-        if pod.startup is None and probe.tolerance_seconds < _OUR_LIMIT_SECONDS:
-            why = f"how long this engine takes to start is not known here, and the toolkit itself waits {_OUR_LIMIT_SECONDS:,.0f} s"
-            yield warn("probes.start", probe.where, f"{gives}, and no startup probe holds it back", why, _startup(None))
+        if probe.tolerance_seconds < _OUR_LIMIT_SECONDS:
+            why = f"how long this engine takes to start is not known here, and the toolkit itself waits {_OUR_LIMIT_SECONDS:,.0f} s{_rate(deployed, probe)}"
+            if pod.startup is None:
+                yield warn(
+                    "probes.start", probe.where, f"{gives}, and no startup probe holds it back", why, _startup(None)
+                )
+            else:
+                yield note("probes.start", probe.where, gives, why)
     elif probe.tolerance_seconds < seconds:
         found = gives if pod.startup is not None else f"{gives}, and no startup probe holds it back"
         yield refuse("probes.start", probe.where, found, f"it starts in about {seconds:,.0f} s", _startup(seconds))
@@ -98,6 +103,17 @@ def _variable(deployed: Deployed, name: str) -> str | None:
 
 def _number(text: str) -> float | None:
     return float(text) if text.isdecimal() else None
+
+
+def _rate(deployed: Deployed, probe: Probe) -> str:
+    """How fast a pod's weights would have to come, before anything compiles. Tensor parallelism reads each of them once a group."""
+    weights, pods = deployed.situation.target.weight_bytes, deployed.pod.group_size
+    if weights is None or probe.tolerance_seconds == 0:
+        return ""
+    a_second = weights / pods / probe.tolerance_seconds
+    return (
+        f"; its {weights / 1e9:,.0f} GB of weights alone would have to come at {a_second / 1e9:,.2g} GB/s to each pod"
+    )
 
 
 def _startup(seconds: float | None) -> str:

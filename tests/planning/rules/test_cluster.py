@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,3 +123,14 @@ def test_no_share_is_a_traceback(share, replicas):
     for key in ("min_available", "max_unavailable"):
         found(cluster.budgets, replicas=replicas, budgets=[{"where": "x:1", "name": "x", key: share}])
     found(cluster.max_skew, replicas=replicas, rollout={"where": "x:1", "max_skew": share})
+
+
+@pytest.mark.parametrize(("minimum", "refused"), [(1, False), (2, True)])
+def test_a_budget_counts_the_pods_of_every_role_under_it(minimum, refused):
+    budget = {"where": "pdb.yaml:7", "name": "engine", "min_available": minimum}
+    roles = [
+        build_deployed({"pod": {"role": role, "replicas": 1, "budgets": [budget]}}) for role in ("prefill", "decode")
+    ]
+    pods = tuple(deployed.pod for deployed in roles)
+    findings = [list(cluster.budgets(replace(deployed, beside=pods))) for deployed in roles]
+    assert [len(of_one) for of_one in findings] == ([1, 0] if refused else [0, 0])

@@ -27,7 +27,8 @@ def lasting(seconds, **more):
         (1500, lasting(2250), lasting(30), None),
         (None, None, lasting(30), "warn"),
         (None, None, lasting(1800), None),
-        (None, lasting(600), lasting(30), None),
+        (None, lasting(600), lasting(30), "note"),
+        (None, lasting(1800), lasting(30), None),
         (1500, None, None, None),
     ],
 )
@@ -89,3 +90,10 @@ def test_the_engines_own_patience_outlasts_a_stall(path, env, silence, corrected
 def test_an_answer_that_takes_a_second_is_given_more(which, probe, refused):  # C126
     findings = found(probes.probe_timeout, **{which: HTTP | probe})
     assert findings == (["probes.timeout=refuse"] if refused else [])
+
+
+def test_an_unknown_start_says_how_fast_weights_would_have_to_come():
+    pod = {"liveness": lasting(30, initial_delay_seconds=300)}
+    deployed = build_deployed({"target": {"weight_bytes": 660_000_000_000}, "pod": pod})
+    (finding,) = probes.start(deployed)
+    assert "660 GB of weights alone would have to come at 2 GB/s" in finding.sentence()
