@@ -1,5 +1,6 @@
 import ast
 import importlib.util
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,16 +36,6 @@ def test_the_engine_keeps_the_same_sizes(sizes: list[int], cap: int, multiple: i
 
 def kept_by_the_engine(sizes: list[int], cap: int, multiple: int, width: int) -> list[int]:
     """Its own function over a runner that holds so many requests."""
-    found = importlib.util.find_spec("sglang")
-    if found is None or found.origin is None:
-        pytest.skip("the engine is not installed")
-    path = Path(found.origin).parent / "srt/model_executor/runner/base_cuda_graph_runner.py"
-    wanted = "get_batch_sizes_to_capture"
-    tree = ast.parse(path.read_text("utf-8"))
-    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == wanted)
-    function.returns = None
-    for argument in (*function.args.args, *function.args.kwonlyargs):
-        argument.annotation = None
     graph = SimpleNamespace(cuda_graph_config=SimpleNamespace(decode=SimpleNamespace(bs=sizes)))
     execution = SimpleNamespace(graph=graph, overlap=SimpleNamespace(enable_two_batch_overlap=False))
     names: dict[str, Any] = {
@@ -54,10 +45,67 @@ def kept_by_the_engine(sizes: list[int], cap: int, multiple: int, width: int) ->
         "ceil_align": round_up,
         "get_flags": lambda: SimpleNamespace(capture=SimpleNamespace(enable_torch_compile=False)),
     }
-    exec(compile(ast.Module([function], []), str(path), "exec"), names)  # noqa: S102 - one function of the engine
+    take("model_executor/runner/base_cuda_graph_runner.py", ["get_batch_sizes_to_capture"], names)
     runner = SimpleNamespace(req_to_token_pool=SimpleNamespace(size=cap), server_args=None)
-    kept, _ = names[wanted](runner, width)
+    kept, _ = names["get_batch_sizes_to_capture"](runner, width)
     return list(kept)
+
+
+@given(
+    dp=st.sampled_from([1, 2, 4, 8]),
+    cp=st.sampled_from([1, 2]),
+    exchange=st.sampled_from(["none", "deepep", "mooncake"]),
+    halves=st.booleans(),
+)
+def test_the_engine_wants_the_same_multiple(dp: int, cp: int, exchange: str, halves: bool) -> None:
+    parallel = SimpleNamespace(
+        attn_dp_enabled=dp > 1,
+        num_dp_ranks=dp,
+        tp_size=8,
+        attn_tp_size=max(1, 8 // dp // cp),
+        attn_cp_size=cp,
+        moe_dense_tp_size=None,
+        disable_attn_tp_gather=False,
+    )
+    overlap, moe = SimpleNamespace(enable_two_batch_overlap=halves), SimpleNamespace(elastic_ep_backend=None)
+    names: dict[str, Any] = {
+        "get_parallel": lambda: parallel,
+        "get_exec": lambda: SimpleNamespace(overlap=overlap, moe=moe),
+        "is_hip": lambda: False,
+        "MoeA2ABackend": str,
+        "get_moe_a2a_backend": lambda: SimpleNamespace(is_none=lambda: exchange == "none"),
+    }
+    take("utils/common.py", ["require_mlp_tp_gather", "require_attn_tp_gather", "require_gathered_buffer"], names)
+    take("utils/common.py", ["get_cuda_graph_batch_size_alignment"], names)
+    asked = {"attn_dp_size": dp, "attn_cp_size": cp, "moe_a2a_backend": exchange, "enable_two_batch_overlap": halves}
+    assert alignment(launch(tp_size=8, **asked)) == names["get_cuda_graph_batch_size_alignment"]()
+
+
+def take(file: str, wanted: list[str], names: dict[str, Any]) -> None:
+    """Functions of the engine, read and not imported, with `names` for what they call."""
+    found = importlib.util.find_spec("sglang")
+    if found is None or found.origin is None:
+        pytest.skip("the engine is not installed")
+    path = Path(found.origin).parent / "srt" / file
+    functions = [n for n in parsed(path).body if isinstance(n, ast.FunctionDef) and n.name in wanted]
+    assert len(functions) == len(wanted)
+    exec(compile(ast.Module(functions, []), str(path), "exec"), names)  # noqa: S102 - functions of the engine
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return _Bare().visit(ast.parse(path.read_text("utf-8")))
+
+
+class _Bare(ast.NodeTransformer):
+    """Without types and imports."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        for argument in (*node.args.args, *node.args.kwonlyargs):
+            argument.annotation = None
+        node.body = [s for s in node.body if not isinstance(s, ast.ImportFrom)]
+        return node
 
 
 @given(st.integers(1, 2048), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 8), st.booleans())
