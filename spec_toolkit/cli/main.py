@@ -11,14 +11,20 @@ from spec_toolkit.errors import SpecError
 # Verb: (module, help line). A module is imported when its verb is used: `--help` stays free of everything else.
 _VERBS = {
     "bundle": ("bundle", "Pack one redacted archive of a deployment, to attach to a bug report."),
-    "check": ("check", "Say what is wrong with a recipe, and what to write instead."),
+    "check": ("check", "Say what is wrong with a recipe, a launch command or a manifest, and what to write instead."),
     "demo": ("demo", "Deploy a rehearsal recipe on this machine, stream from it, and stop it. Needs no GPU."),
     "deploy": ("deploy", "Turn a recipe into a running, checked, speculating engine."),
+    "doctor": ("doctor", "Say what this machine has against what the pinned engine needs, and how to mend it."),
     "drills": ("drills", "Break a rehearsal deployment while clients stream from it, and say what became of them."),
     "hold": ("hold", "Pin the mode of a deployment, against what its policy would do."),
+    "init": ("init", "Write the recipe that a launch command stands for."),
     "logs": ("logs", "Show what happened to a deployment, and the engine's own log."),
     "patches": ("patches", "List the changes made to the engine, and verify them against the installed one."),
+    "pin": ("pin", "Write commits, hashes and the image's digest into a recipe."),
+    "plan": ("plan", "Work out what a recipe takes, what bounds it and what its drafts may be worth."),
+    "recipes": ("recipes", "List the recipes that ship with the toolkit, or explain one."),
     "release": ("release", "Let the policy of a deployment move it again."),
+    "resolve": ("resolve", "Ask the engine itself what it makes of a recipe or a command, without a GPU."),
     "status": ("status", "Show the deployments of this machine."),
     "stop": ("stop", "Let a deployment finish what it runs, and end it."),
 }

@@ -34,10 +34,11 @@ from spec_toolkit.planning.rules import (
 )
 from spec_toolkit.planning.situation import Situation
 
+# A recipe names its acceptance rule and is judged by its own keys (rules/features); a command only has the flags that follow from one.
+COMMAND_RULES = acceptance.RULES
 LAUNCH_RULES = (
     *algorithm.RULES,
     *engine_shape.RULES,
-    *acceptance.RULES,
     *dspark.RULES,
     *pairing.RULES,
     *heads.RULES,
@@ -60,17 +61,24 @@ POD_RULES = (*cluster.POD_RULES, *probes.POD_RULES, *draining.POD_RULES)
 
 
 def judge_launch(situation: Situation) -> Iterator[Finding]:
+    """Of a recipe's launch; rules about the recipe's own keys are the plan's."""
     for rule in LAUNCH_RULES:
         yield from rule(situation)
 
 
+def judge_command(situation: Situation) -> Iterator[Finding]:
+    yield from judge_launch(situation)
+    for rule in COMMAND_RULES:
+        yield from rule(situation)
+
+
 def judge_pair(prefill_side: Situation, decode_side: Situation) -> Iterator[Finding]:
-    """What must be equal on both sides; each side alone is `judge_launch`'s."""
+    """What must be equal on both sides; each side alone is `judge_command`'s."""
     for rule in PAIR_RULES:
         yield from rule(prefill_side, decode_side)
 
 
 def judge_pod(deployed: Deployed) -> Iterator[Finding]:
-    """What surrounds the engine; its launch is `judge_launch`'s."""
+    """What surrounds the engine; its launch is `judge_command`'s."""
     for rule in POD_RULES:
         yield from rule(deployed)

@@ -1,32 +1,55 @@
 """Makes a plan: everything that follows from a recipe, and everything there is to say about it. Pure; a bad recipe makes findings.
 
-The rules are listed here in one place; what a rule says is in `rules/`. A plan's values already hold the corrections that its findings
-announce.
+The rules about a recipe's own keys are listed here, those about the engine in `judge`; what a rule says is in `rules/`. A plan's values
+already hold the corrections that its findings announce.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+import msgspec
+
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.facts.evidence import Evidence as Measured
+from spec_toolkit.facts.model import Model
+from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.facts.records import Checkpoint, Tables
 from spec_toolkit.planning.asked import asked_of
+from spec_toolkit.planning.forecast import Forecast, make_forecast
+from spec_toolkit.planning.judge import judge_launch
 from spec_toolkit.planning.limits import Limits
-from spec_toolkit.planning.rules import features, graphs, machine, pins, policy, shape
+from spec_toolkit.planning.memory.caps import Becomes, Outcome
+from spec_toolkit.planning.naming import in_recipe
+from spec_toolkit.planning.rules import capacity, evidence, features, graphs, machine, pins, policy, shape
 from spec_toolkit.planning.rules.shape import Shape
 from spec_toolkit.planning.runtime import derive_limits, derive_steps
+from spec_toolkit.planning.situate import corrected, of_recipe
+from spec_toolkit.planning.situation import Situation
 from spec_toolkit.recipe.load import LoadedRecipe
-from spec_toolkit.recipe.schema import Recipe
-from spec_toolkit.terms import LOSSY
+from spec_toolkit.recipe.schema import Draft, Recipe
+from spec_toolkit.terms import LOSSY, Method
 
 
 class Evidence(Enum):
     """What is known about whether a recipe pays."""
 
+    MEASURED = "measured"  # its own depth, beside an engine without speculation
     UNPROVEN = "unproven"  # documents say so; nothing was measured
     REHEARSAL = "rehearsal"  # runs on a CPU; says nothing about speed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What was read for a recipe; None: nobody looked, or there is none."""
+
+    target: Model | None = None  # None: what the tables say
+    draft: Model | None = None
+    checkpoint: Checkpoint | None = None  # of the target's folder, where it lies on this machine
+    content: str | None = None  # that folder's content hash
+    evidence: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +59,13 @@ class Plan:
     name: str  # the recipe's: its file name
     path: Path
     sha256: str  # of the recipe's bytes, "sha256:..."
-    recipe: Recipe
+    recipe: Recipe  # as planned: without a draft, or with fewer steps, where a cap does not leave room for more
     shape: Shape | None  # None where a finding refuses the draft
     decode_graph_batch_sizes: tuple[int, ...]  # ascending; empty on a CPU
     steps: tuple[int, ...]  # step counts the engine can be set to while it serves, ascending from 0; empty: it cannot
     asked: Arguments  # of the engine, but for what a machine adds
+    situation: Situation
+    forecast: Forecast
     limits: Limits | None  # what the policy reads; None where the draft has no shape
     evidence: Evidence
     findings: tuple[Finding, ...]  # worst first
@@ -61,50 +86,99 @@ class Plan:
         return (*lossy, *simulated, self.evidence.value)
 
 
-def make_plan(
-    loaded: LoadedRecipe, tables: Tables, *, checkpoint: Checkpoint | None = None, content: str | None = None
-) -> Plan:
-    """`checkpoint` and `content` (its content hash) are of the target's folder, where it lies on this machine."""
-    recipe = loaded.recipe
-    worst_first = list(Verdict)
-    drawn = shape.derive_shape(recipe.draft)
-    steps = derive_steps(recipe, drawn)
-    batch_sizes = graphs.derive_graph_list(recipe, tables.engine)
-    findings = sorted(
-        _apply(recipe, tables, checkpoint, content),
-        key=lambda f: (worst_first.index(f.verdict), loaded.line_of(f.where)),
-    )
+def make_plan(loaded: LoadedRecipe, tables: Tables, known: Known | None = None) -> Plan:
+    known = known or Known()
+    first = _draw(loaded.recipe, tables, known)
+    recipe = _within_caps(loaded.recipe, capacity.judged(first.situation))
+    drawn = first if recipe is loaded.recipe else _draw(recipe, tables, known)
+    judged = tuple(judge_launch(first.situation))
+    changes = judged if drawn is first else tuple(judge_launch(drawn.situation))
+    situation = replace(drawn.situation, arguments=corrected(drawn.situation.arguments, changes))
+    measured = known.evidence if known.evidence and evidence.is_usable(recipe, known.evidence) else None
+    findings = [*_of_recipe(loaded.recipe, tables, known), *map(in_recipe, judged)]
     return Plan(
         name=loaded.name,
         path=loaded.path,
         sha256=loaded.sha256,
         recipe=recipe,
-        shape=drawn,
-        decode_graph_batch_sizes=batch_sizes,
-        steps=steps,
-        asked=asked_of(recipe, shape=drawn, graph_batch_sizes=batch_sizes, steps=steps),
-        limits=derive_limits(recipe, steps, sha256=loaded.sha256) if drawn else None,
-        evidence=Evidence.REHEARSAL if recipe.is_rehearsal else Evidence.UNPROVEN,
-        findings=tuple(findings),
+        shape=drawn.shape,
+        decode_graph_batch_sizes=drawn.batch_sizes,
+        steps=drawn.steps,
+        asked=corrected(drawn.asked, changes),
+        situation=situation,
+        forecast=make_forecast(situation, tables, measured),
+        limits=derive_limits(recipe, drawn.steps, sha256=loaded.sha256, evidence=measured) if drawn.shape else None,
+        evidence=_standing(recipe, known.evidence),
+        findings=_sorted(findings, loaded),
     )
 
 
-def _apply(recipe: Recipe, tables: Tables, checkpoint: Checkpoint | None, content: str | None) -> Iterator[Finding]:
-    """Every rule, by subject."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """What follows from a recipe before any rule has spoken."""
+
+    shape: Shape | None
+    steps: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    asked: Arguments
+    situation: Situation
+
+
+def _draw(recipe: Recipe, tables: Tables, known: Known) -> _Drawn:
+    draft, target = recipe.draft, known.target or known_model(recipe.target.model, tables)
+    drawn = shape.derive_shape(draft, target.dspark_block_size)
+    steps, batch_sizes = derive_steps(recipe, drawn), graphs.derive_graph_list(recipe, tables.engine)
+    asked = asked_of(recipe, shape=drawn, graph_batch_sizes=batch_sizes, steps=steps)
+    apart = None if draft.method is Method.NONE or draft.model == "same" else draft.model
+    situation = of_recipe(
+        recipe,
+        asked,
+        tables,
+        steps=steps,
+        target=target,
+        draft=(known.draft or known_model(apart, tables)) if apart else None,
+    )
+    return _Drawn(shape=drawn, steps=steps, batch_sizes=batch_sizes, asked=asked, situation=situation)
+
+
+def _within_caps(recipe: Recipe, outcome: Outcome) -> Recipe:
+    """What the caps on a draft's memory leave of it."""
+    match outcome.becomes:
+        case Becomes.NARROWER if outcome.num_steps is not None:
+            fewer = tuple(steps for steps in recipe.policy.reduced_steps or () if steps < outcome.num_steps)
+            written = recipe.policy.reduced_steps is not None
+            return msgspec.structs.replace(
+                recipe,
+                draft=msgspec.structs.replace(recipe.draft, num_steps=outcome.num_steps, num_draft_tokens=None),
+                policy=msgspec.structs.replace(recipe.policy, reduced_steps=fewer) if written else recipe.policy,
+            )
+        case Becomes.AUTOREGRESSIVE:
+            return msgspec.structs.replace(recipe, draft=Draft(method=Method.NONE))
+        case _:
+            return recipe
+
+
+def _standing(recipe: Recipe, measured: Measured | None) -> Evidence:
+    if recipe.is_rehearsal:
+        return Evidence.REHEARSAL
+    return Evidence.MEASURED if evidence.is_proven(recipe, measured) else Evidence.UNPROVEN
+
+
+def _sorted(findings: list[Finding], loaded: LoadedRecipe) -> tuple[Finding, ...]:
+    worst_first = list(Verdict)
+    return tuple(sorted(findings, key=lambda f: (worst_first.index(f.verdict), loaded.line_of(f.where))))
+
+
+def _of_recipe(recipe: Recipe, tables: Tables, known: Known) -> Iterator[Finding]:
+    """Every rule about a recipe's own keys, by subject."""
     draft, hardware, engine = recipe.draft, recipe.hardware, tables.engine
     model = tables.model(recipe.target.model)
+    checkpoint = known.checkpoint
 
-    yield from shape.chain_width(draft)
-    yield from shape.steps_missing(draft, model)
-    yield from shape.tree_width(draft)
-    yield from shape.block_only_dspark(draft)
     yield from shape.nothing_to_shape(draft)
 
     yield from features.method_planned(draft)
     yield from features.draft_model(draft)
-    yield from features.mtp_layer(recipe, model, checkpoint)
-    yield from features.rejection_needs_chain(draft)
-    yield from features.thresholds(draft)
     yield from features.relaxed_is_lossy(draft)
     yield from features.simulated(recipe)
     yield from features.overlap(recipe)
@@ -117,7 +191,6 @@ def _apply(recipe: Recipe, tables: Tables, checkpoint: Checkpoint | None, conten
     yield from policy.comes_back(recipe)
     yield from policy.room_and_time(recipe)
 
-    yield from graphs.cover(recipe)
     yield from graphs.order(recipe)
     yield from graphs.graphs_on_cpu(recipe)
     yield from graphs.request_cap(recipe, engine)
@@ -129,8 +202,8 @@ def _apply(recipe: Recipe, tables: Tables, checkpoint: Checkpoint | None, conten
     yield from machine.rehearsal_model(recipe)
 
     yield from pins.engine_version(recipe, engine)
-    yield from pins.target_revision(recipe)
-    yield from pins.draft_revision(recipe)
     yield from pins.tokenizer(recipe)
-    yield from pins.local_pins(recipe, checkpoint, content)
+    yield from pins.local_pins(recipe, checkpoint, known.content)
     yield from pins.evidence(recipe)
+    if known.evidence is not None:
+        yield from evidence.measured(recipe, known.evidence)

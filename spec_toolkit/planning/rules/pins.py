@@ -75,14 +75,10 @@ def local_pins(recipe: Recipe, checkpoint: Checkpoint | None, content: str | Non
 
 
 def evidence(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.is_rehearsal:
-        return
-    if recipe.evidence is None:
+    """What a file that is named has to say is the business of rules/evidence."""
+    if not recipe.is_rehearsal and recipe.evidence is None:
         why = "nobody has measured here that speculation pays"
         yield note("pins.evidence", "evidence", "is left out", why, "The plan is unproven.")
-    else:
-        why = "this version of the toolkit does not read evidence"
-        yield warn("pins.evidence", "evidence", f"is {recipe.evidence}", why, "The plan counts as unproven.")
 
 
 def _of_its_kind(where: str, model: str, revision: str) -> Iterator[Finding]:
