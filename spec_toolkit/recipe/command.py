@@ -121,7 +121,7 @@ def _launch(
     flags, findings = _serve_words(words[2:]) if served else (list(words[1:]), [])
     held, flags, more = merge_config(flags, open_file)
     asked = read_flags([*held, *flags])
-    image = container.image if container else None
+    image = without_secrets(container.image) if container and container.image else None
     return CommandLaunch(
         arguments=asked.arguments,
         written=asked.written,
@@ -166,7 +166,7 @@ def _serve_words(words: Sequence[Word]) -> tuple[list[Word], list[Finding]]:
 
 def without_secret_values(environment: Mapping[str, str]) -> dict[str, str]:
     return {
-        name: SECRET if is_secret_variable(name, value) else without_secrets(value)
+        without_secrets(name): SECRET if is_secret_variable(name, value) else without_secrets(value)
         for name, value in environment.items()
     }
 

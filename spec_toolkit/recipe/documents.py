@@ -15,9 +15,10 @@ from spec_toolkit.errors import RecipeError
 from spec_toolkit.recipe.source import decode_source, printable
 from spec_toolkit.recipe.tree import tag_of
 
-LARGEST_BYTES = 512 * 1024
+LARGEST_BYTES = 256 * 1024
 _DEEPEST = 60
-_MOST_NODES = 200_000  # with every reference written out
+_MOST_DOCUMENTS = 1000
+_MOST_NODES = 60_000  # with every reference written out
 
 Plain = str | int | float | bool | list["Plain"] | dict[str, "Plain"] | None
 _TRUE = {"yes", "true", "on", "y"}
@@ -119,6 +120,8 @@ class _Builder:
         line = event.start_mark.line + 1 if event.start_mark else 1
         match event:
             case yaml.DocumentStartEvent():
+                if len(self.documents) == _MOST_DOCUMENTS:
+                    raise self._trap(line, f"holds more than {_MOST_DOCUMENTS:,} documents")
                 self._anchors, self._unfinished = {}, set()
             case yaml.AliasEvent():
                 self._place(self._referred(event.anchor or "", line), line)

@@ -5,22 +5,18 @@ custom resource nobody here has heard of. What surrounds it (replicas, rollout, 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spec_toolkit.engine.command_line.say import refuse, shown
-from spec_toolkit.engine.command_line.words import Word
-from spec_toolkit.errors import Finding, RecipeError
+from spec_toolkit.engine.command_line.say import shown
+from spec_toolkit.errors import RecipeError
 from spec_toolkit.recipe import pod_parts
-from spec_toolkit.recipe.command import CommandLaunch, read_words, without_secret_values
-from spec_toolkit.recipe.container import sglang_of
+from spec_toolkit.recipe.command import without_secret_values
 from spec_toolkit.recipe.documents import Node, read_documents
 from spec_toolkit.recipe.manifest import PodLaunch
+from spec_toolkit.recipe.pod_words import environment_of, launches_of
 from spec_toolkit.recipe.quantity import kubernetes_bytes
 
-_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
-_SHELL_VARIABLE = re.compile(r"\$(\{?[A-Za-z_]\w*\}?)")
-_SHELLS = {"bash", "sh", "dash", "zsh", "ash"}
 _ONE_REPLICA = {
     "Deployment",
     "StatefulSet",
@@ -56,9 +52,10 @@ def read_manifest(content: bytes, where: str = "manifest") -> tuple[PodLaunch, .
     for node, found in zip(objects, templates, strict=True):
         for template in found:
             own = pod_parts.max_skew(node)
-            pods += _launches(node, template, budgets, skew if own is None else own, where)
-            if len(pods) > _MOST_PODS:
-                raise RecipeError.of("manifest.size", where, f"launches more than {_MOST_PODS} engines")
+            for pod in _launches(node, template, budgets, skew if own is None else own, where):
+                pods.append(pod)
+                if len(pods) > _MOST_PODS:
+                    raise RecipeError.of("manifest.size", where, f"launches more than {_MOST_PODS} engines")
     if not pods:
         raise _no_launch(objects, where)
     return tuple(pods)
@@ -94,8 +91,8 @@ def _launches(
     replicas = _nearest_number(above, ("replicas",), ("parallelism",))
     group_size = _nearest_number(above, *_SIZES)
     for container in _containers(pod):
-        environment, elsewhere = _environment(container)
-        for launch in _launch(container, environment, where):
+        variables, elsewhere = environment_of(container, f"{where}:{container.line}")
+        for launch in launches_of(container, variables, where):
             yield PodLaunch(
                 where=f"{where}:{container.line}",
                 object_kind=kind,
@@ -109,7 +106,7 @@ def _launches(
                 replicas=1 if replicas is None and kind in _ONE_REPLICA else replicas,
                 group_size=group_size if group_size and group_size > 0 else 1,
                 labels=labels,
-                environment=without_secret_values(environment),
+                environment=without_secret_values(variables.values),
                 environment_elsewhere=elsewhere,
                 startup=pod_parts.probe(container, "startupProbe", where),
                 liveness=pod_parts.probe(container, "livenessProbe", where),
@@ -132,61 +129,6 @@ def _launches(
                 ),
                 lines=_lines(node, template, container, where),
             )
-
-
-def _launch(container: Node, environment: Mapping[str, str], where: str) -> Iterator[CommandLaunch]:
-    """What the container's words launch; Kubernetes itself puts variables in for $(NAME), and a shell is there only if it is named."""
-    nodes = [*container.each("command"), *container.each("args")]
-    words = [_word(node.raw, environment) for node in nodes]
-    image = container.text("image")
-    has_shell = any(word.text.rpartition("/")[2] in _SHELLS for word in words[:3])
-    for launch in read_words(words, environment):
-        literal = [] if has_shell else list(_literal_variables(nodes, where))
-        yield CommandLaunch(
-            arguments=launch.arguments,
-            written=launch.written,
-            environment=launch.environment,
-            image=image,
-            sglang=sglang_of(image),
-            gpus=launch.gpus,
-            findings=(*literal, *launch.findings),
-        )
-
-
-def _word(text: str, environment: Mapping[str, str]) -> Word:
-    """References to variables that the object does not hold the value of stay, and are not known."""
-    unknown = False
-
-    def put_in(match: re.Match[str]) -> str:
-        nonlocal unknown
-        if match[1] is None:
-            return "$"
-        unknown |= match[1] not in environment
-        return environment.get(match[1], match[0])
-
-    return Word(_REFERENCE.sub(put_in, text), unknown)
-
-
-def _literal_variables(nodes: Sequence[Node], where: str) -> Iterator[Finding]:
-    for node in nodes:
-        name = _SHELL_VARIABLE.search(node.raw)
-        if name and "$$" not in node.raw:
-            found = f"'{shown(name[0])}' stands in the container's words, and no shell is there to put its value in"
-            remedy = f"Write $({name[1].strip('{}')[:60]}), which Kubernetes expands."
-            yield refuse("manifest.no-shell", f"{where}:{node.line}", found, remedy=remedy)
-
-
-def _environment(container: Node) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Literal values, and the names of those that something else holds."""
-    literal: dict[str, str] = {}
-    elsewhere: list[str] = []
-    for node in container.each("env"):
-        name = node.text("name") or ""
-        if node.get("valueFrom") is not None:
-            elsewhere.append(name)
-        else:
-            literal[name] = _word(node.text("value") or "", literal).text
-    return literal, tuple(elsewhere)
 
 
 def _labels(node: Node, template: _Template, kind: str, name: str) -> dict[str, str]:

@@ -77,7 +77,7 @@ def test_a_flag_becomes_the_key_it_has(flags, keys):
     [
         pytest.param("--trust-remote-code", [("--trust-remote-code", None)], id="switch"),
         pytest.param("--page-size 64", [("--page-size", 64)], id="number"),
-        pytest.param("--chunked-prefill-size -1", [("--chunked-prefill-size", -1)], id="what-the-key-cannot-say"),
+        pytest.param("--mamba-track-interval -1", [("--mamba-track-interval", -1)], id="negative-number"),
         pytest.param(
             "--json-model-override-args '{\"a\": 1}'", [("--json-model-override-args", '{"a": 1}')], id="json"
         ),
@@ -96,6 +96,9 @@ def test_any_other_flag_becomes_an_extra_argument_with_a_reason(flags, extra):
     [
         pytest.param("--host 0.0.0.0 --port 30000 --enable-metrics", ["init.cap", "init.seen-to"], id="seen-to"),
         pytest.param("--max-running-requests 8 --speculative-token-map x", ["init.left-out"], id="refused-in-a-recipe"),
+        pytest.param(
+            "--max-running-requests 8 --chunked-prefill-size -1", ["init.left-out"], id="what-the-key-cannot-say"
+        ),
         pytest.param("--max-running-requests 8 --lora-paths a b", ["init.left-out"], id="several-values"),
         pytest.param("--max-running-requests 8 --revision main", ["init.revision"], id="branch"),
         pytest.param("--max-running-requests 8 --speculative-algo UNO", ["init.algorithm"], id="no-method"),

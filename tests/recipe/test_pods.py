@@ -214,7 +214,7 @@ def test_no_secret_is_kept():
         pytest.param("a: *b\n", "manifest.form", id="refers-to-nothing"),
         pytest.param("a: &a [1,1,1,1,1,1,1,1]\n" + "".join(f"{chr(c)}: &{chr(c)} [{','.join([f'*{chr(c - 1)}'] * 8)}]\n" for c in range(98, 115)), "manifest.form", id="bomb"),
         pytest.param("- " * 100 + "x", "manifest.form", id="deep"),
-        pytest.param("x" * (512 * 1024 + 1), "manifest.size", id="large"),
+        pytest.param("x" * (256 * 1024 + 1), "manifest.size", id="large"),
         pytest.param("\x00", "recipe.encoding", id="no-text"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from spec_toolkit.engine.command_line.retired import FOREIGN, RETIRED, Retired
 from spec_toolkit.engine.command_line.say import correct, note, refuse, shown, warn
 from spec_toolkit.engine.command_line.table import FlagRow, FlagTable, flag_table
 from spec_toolkit.engine.command_line.values import UnfitError, Value, read_value
-from spec_toolkit.engine.command_line.words import SECRET, Word, is_secret_destination
+from spec_toolkit.engine.command_line.words import SECRET, Word, is_secret_destination, without_secrets
 from spec_toolkit.errors import Finding
 
 MOST_FINDINGS = 50  # of a line that is no launch at all
@@ -106,9 +106,9 @@ class _Reader:
         fitting = self._fitting(name)
         return (self._table.by_name[fitting[0]], fitting[0]) if len(fitting) == 1 else None
 
-    def _fitting(self, abbreviation: str) -> list[str]:
+    def _fitting(self, abbreviation: str) -> tuple[str, ...]:
         is_long = abbreviation.startswith("--") and len(abbreviation) > 2
-        return self._table.beginning_with(abbreviation) if is_long else []
+        return self._table.beginning_with(abbreviation) if is_long else ()
 
     def _is_value(self, word: Word) -> bool:
         text = word.text
@@ -150,7 +150,9 @@ class _Reader:
         if unknown is not None and not is_secret_destination(row.dest):
             self.parsed.values.pop(row.dest, None)
             self._write(row, name, [shown(value.text) for value in values], unknown=True)
-            if row.dest not in _PLACES:
+            if row.dest in _PLACES:
+                self.parsed.values |= {row.dest: shown(unknown.text)} if row.type == "text" else {}
+            else:
                 found = f"is {shown(unknown.text)}, whose value is not known here"
                 remedy = "Planned as if the flag were not there: write its value."
                 self.parsed.say(warn("command.variable", name, found, remedy=remedy))
@@ -162,13 +164,13 @@ class _Reader:
         read: list[Value] = []
         for text in texts:
             try:
-                read.append(SECRET if is_secret else read_value(row, text))
+                read.append(SECRET if is_secret else read_value(row, without_secrets(text)))
             except UnfitError as error:
                 remedy = f"Did you mean '{error.nearest}'?" if error.nearest else ""
                 self.parsed.say(refuse("command.value", name, f"is '{shown(text)}'", error.needed, remedy))
                 return
         self.parsed.values[row.dest] = _stored(row, name, read)
-        self._write(row, name, [SECRET for _ in texts] if is_secret else texts)
+        self._write(row, name, [SECRET if is_secret else without_secrets(text) for text in texts])
 
     def _write(self, row: FlagRow, name: str, values: Sequence[str], *, unknown: bool = False) -> None:
         self.parsed.written.pop(row.dest, None)
@@ -208,7 +210,7 @@ class _Reader:
         if len(self.parsed.findings) >= MOST_FINDINGS:
             return ""
         dashed = "--" + name[:60].lstrip("-").replace("_", "-")
-        close = self._fitting(dashed)[:1] or get_close_matches(dashed, self._table.by_name, n=1)
+        close = [*self._fitting(dashed)[:1]] or get_close_matches(dashed, self._table.by_name, n=1)
         return f"Did you mean '{close[0]}'?" if close else ""
 
     def _retired(self, name: str, retired: Retired, given: Word | None) -> None:

@@ -3,6 +3,7 @@ engine's own parser.
 """
 
 import functools
+from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,12 +37,15 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 class FlagTable(Struct, frozen=True, kw_only=True):
     version: str  # of the engine it was read from
     by_name: Mapping[str, FlagRow]
+    in_order: tuple[str, ...]  # the names, sorted
 
-    def beginning_with(self, prefix: str) -> list[str]:
-        return [name for name in self.by_name if name.startswith(prefix)]
+    def beginning_with(self, prefix: str) -> tuple[str, ...]:
+        start = bisect_left(self.in_order, prefix)
+        return self.in_order[start : bisect_left(self.in_order, prefix + "\uffff", start)]
 
 
 @functools.cache
 def flag_table() -> FlagTable:
     file = msgspec.json.decode(_FILE.read_bytes(), type=_File)
-    return FlagTable(version=file.sglang, by_name={name: row for row in file.flags for name in row.names})
+    by_name = {name: row for row in file.flags for name in row.names}
+    return FlagTable(version=file.sglang, by_name=by_name, in_order=tuple(sorted(by_name)))

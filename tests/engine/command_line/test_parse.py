@@ -119,6 +119,29 @@ def test_what_only_the_shell_knows_stays_unknown(words, values, rules):
     assert (parsed.values, [rule for rule, _ in said(parsed)]) == (values, rules)
 
 
+def test_the_address_of_other_nodes_is_kept_though_only_the_shell_knows_it():
+    parsed = parse_words(
+        [Word("--dist-init-addr"), Word("$LEADER:20000", True, True), Word("--node-rank"), Word("$RANK", True, True)]
+    )
+    assert (parsed.values, parsed.findings) == ({"dist_init_addr": "$LEADER:20000"}, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("hf_abcdefghijklmnopqrstuvwxyz", "***"),
+        ("sk-proj-abcdefghijklmnop", "***"),
+        ("https://me:pw@host/x", "https://***@host/x"),
+        ("/data/hf_checkpoints_v3/x", "/data/hf_checkpoints_v3/x"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3"),
+    ],
+)
+def test_what_looks_like_a_key_is_kept_nowhere(text, kept):
+    parsed = parse(f"--served-model-name {text}")
+    assert parsed.values == {"served_model_name": kept}
+    assert parsed.written["served_model_name"].values == (kept,)
+
+
 def test_a_line_that_is_no_launch_is_not_complained_of_word_by_word():
     assert len(parse("--x y " * 500).findings) == MOST_FINDINGS
 
