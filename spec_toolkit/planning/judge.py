@@ -1,12 +1,11 @@
-"""Every rule about the engine, by what it reads: a launch, a prefill and a decode launch that belong together, a pod. Pure.
+"""Every rule about one launch of the engine, in one place; what a rule says is in `rules/`. Pure.
 
-The rules are listed here in one place; what a rule says is in `rules/`. Those about a recipe's own keys are listed in `plan`.
+Those about a recipe's own keys are listed in `plan`, those about several launches and about pods in `judge_around`.
 """
 
 from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
-from spec_toolkit.planning.deployed import Deployed
 from spec_toolkit.planning.rules import (
     acceptance,
     admission,
@@ -14,11 +13,8 @@ from spec_toolkit.planning.rules import (
     backend,
     cache,
     capacity,
-    cluster,
-    disaggregation,
     draft_moe,
     draft_parallel,
-    draining,
     dspark,
     engine_shape,
     formats,
@@ -29,7 +25,6 @@ from spec_toolkit.planning.rules import (
     parallel,
     precision,
     prefill,
-    probes,
     revisions,
 )
 from spec_toolkit.planning.situation import Situation
@@ -56,8 +51,6 @@ LAUNCH_RULES = (
     *lora.RULES,
     *images.RULES,
 )
-PAIR_RULES = disaggregation.PAIR_RULES
-POD_RULES = (*cluster.POD_RULES, *probes.POD_RULES, *draining.POD_RULES)
 
 
 def judge_launch(situation: Situation) -> Iterator[Finding]:
@@ -70,15 +63,3 @@ def judge_command(situation: Situation) -> Iterator[Finding]:
     yield from judge_launch(situation)
     for rule in COMMAND_RULES:
         yield from rule(situation)
-
-
-def judge_pair(prefill_side: Situation, decode_side: Situation) -> Iterator[Finding]:
-    """What must be equal on both sides; each side alone is `judge_command`'s."""
-    for rule in PAIR_RULES:
-        yield from rule(prefill_side, decode_side)
-
-
-def judge_pod(deployed: Deployed) -> Iterator[Finding]:
-    """What surrounds the engine; its launch is `judge_command`'s."""
-    for rule in POD_RULES:
-        yield from rule(deployed)

@@ -1,18 +1,14 @@
-"""Draws the situation that rules about the engine read, of a recipe or of a command. Pure."""
+"""Draws the situation that rules about the engine read, of a recipe. Pure."""
 
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
-from spec_toolkit.engine.command_line.parse import parse_words
-from spec_toolkit.engine.command_line.read import arguments_of
-from spec_toolkit.engine.command_line.words import Word
 from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.facts.model import Model
 from spec_toolkit.facts.records import Tables
 from spec_toolkit.planning.situation import Caps, Pins, Site, Situation, Workload
-from spec_toolkit.recipe.command import CommandLaunch
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.terms import Mode
 
@@ -41,18 +37,6 @@ def of_recipe(  # noqa: PLR0913 - what a situation is drawn of
     )
 
 
-def of_command(launch: CommandLaunch, tables: Tables, *, site: Site, target: Model, draft: Model | None) -> Situation:
-    return Situation(
-        arguments=launch.arguments,
-        target=target,
-        draft=draft,
-        site=site,
-        pins=Pins(sglang=launch.sglang or tables.engine.version, image=launch.image),
-        engine=tables.engine,
-        environment=launch.environment,
-    )
-
-
 def site_of(tables: Tables, gpu: str | None, gpus_per_node: int, nodes: int) -> Site:
     facts = tables.gpus.get(gpu) if gpu else None
     return Site(gpu=gpu, facts=facts, gpus_per_node=gpus_per_node, nodes=nodes)
@@ -63,6 +47,11 @@ def with_extra_arguments(asked: Arguments, recipe: Recipe) -> Arguments:
     extra = recipe.engine.extra_args
     if not extra:
         return asked
+    # Few recipes have one, and the engine's whole flag table is read for it.
+    from spec_toolkit.engine.command_line.parse import parse_words  # noqa: PLC0415 - see above
+    from spec_toolkit.engine.command_line.read import arguments_of  # noqa: PLC0415 - see above
+    from spec_toolkit.engine.command_line.words import Word  # noqa: PLC0415 - see above
+
     words = [Word(arg.flag if arg.value is None else f"{arg.flag}={arg.value}") for arg in extra]
     added = arguments_of(parse_words(words).values)
     given = {name: value for name, value in _values(added) if value is not None and name != "others"}
