@@ -8,8 +8,8 @@ srt/mem_cache/deepseek_v4_memory_pool.py; a test runs that code and compares. Fo
               scales takes 656 bytes instead of 576; the draft's layers always own an indexer
     V4        a window token costs a slot on each layer and its share of the 4:1 rings; a token of the pool costs a share of a window
               token and the compressed entries; both grow by one layer in L with a draft; the 128:1 rings are fixed by request count
-    Gemma 4   full layers at one price, window layers at another times the window pool's share; KV that layers share is allocated all
-              the same; an assistant is charged as full layers although it keeps no cache
+    Gemma 4   full layers at one price, window layers at another times the window pool's share, or, without a radix cache, by what the
+              requests need; KV that layers share is allocated all the same; an assistant is charged as full layers, without a cache
 """
 
 from collections.abc import Sequence
@@ -50,6 +50,18 @@ _WRITTEN = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestWindows:
+    """A window pool that holds what its requests can need at worst, instead of a share of the whole (compute_swa_request_cap)."""
+
+    tokens_each: int
+    tokens_beside: int  # prefill chunks under way, and a page
+    page_size: int
+
+    def tokens(self, requests: int) -> int:
+        return _ceil_to(self.tokens_each * requests + self.tokens_beside, self.page_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """How KV is stored, beside what the model's shape says."""
 
@@ -57,6 +69,7 @@ class Storage:
     raw_rows: bool = False  # DSA in FP8, see stores_raw_rows
     window_share: float | None = None  # V4, Gemma 4; None: the engine's
     uniform_slots: bool = False  # V4 with the attention backend trtllm
+    request_windows: RequestWindows | None = None  # Gemma 4 without a radix cache; None: by share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +97,7 @@ class KvBytes:
     window_token: float | None = None  # V4: bytes of one token of the window's pool, draft included
     window_share: float | None = None  # V4, Gemma 4: tokens of the window's pool for one of the whole
     request_state: RequestState | None = None
+    request_windows: RequestWindows | None = None
 
     @property
     def total(self) -> float:
@@ -91,7 +105,9 @@ class KvBytes:
 
     def fixed(self, requests: int) -> int:
         """Bytes that a pool for so many requests on this rank takes before its first token."""
-        return self.request_state.bytes(requests) if self.request_state else 0
+        state = self.request_state.bytes(requests) if self.request_state else 0
+        windows = self.request_windows.tokens(requests) if self.request_windows else 0
+        return state + round(windows * (self.window_token or 0))
 
 
 def resolve_kv_dtype(
@@ -133,8 +149,7 @@ def kv_bytes_per_token(shape: ModelShape, storage: Storage, *, attention_tp: int
         case CompressedAttention() as v4:
             return _compressed(v4, storage, _V4_WINDOW_SHARE if share is None else share, speculates=draft_layers > 0)
         case WindowedAttention() as gemma:
-            share = _GEMMA_WINDOW_SHARE if share is None else share
-            return _windowed(gemma, storage.dtype, attention_tp, draft_layers, share)
+            return _windowed(gemma, storage, attention_tp, draft_layers)
 
 
 def _mla(mla: MlaAttention, layers: int, dtype: KvDtype, draft_layers: int) -> KvBytes:
@@ -180,16 +195,20 @@ def _compressed(v4: CompressedAttention, storage: Storage, share: float, *, spec
     )
 
 
-def _windowed(gemma: WindowedAttention, dtype: KvDtype, attention_tp: int, draft_layers: int, share: float) -> KvBytes:
-    full = max(1, gemma.full_kv_heads // attention_tp) * 2 * gemma.full_head_dim * dtype.bytes
-    window = max(1, gemma.window_kv_heads // attention_tp) * 2 * gemma.window_head_dim * dtype.bytes
+def _windowed(gemma: WindowedAttention, storage: Storage, attention_tp: int, draft_layers: int) -> KvBytes:
+    itemsize, by_requests = storage.dtype.bytes, storage.request_windows
+    full = max(1, gemma.full_kv_heads // attention_tp) * 2 * gemma.full_head_dim * itemsize
+    window = max(1, gemma.window_kv_heads // attention_tp) * 2 * gemma.window_head_dim * itemsize
+    share = _GEMMA_WINDOW_SHARE if storage.window_share is None else storage.window_share
+    of_windows = f"{'by requests' if by_requests else f'{share:g}'} x {window} B x {gemma.window_layers} window layers"
     return KvBytes(
-        dtype=dtype,
-        target=full * gemma.full_layers + share * window * gemma.window_layers,
+        dtype=storage.dtype,
+        target=full * gemma.full_layers + (0 if by_requests else share * window * gemma.window_layers),
         draft=full * draft_layers,
-        rule=f"{full} B x {gemma.full_layers} full layers, {share:g} x {window} B x {gemma.window_layers} window layers",
+        rule=f"{full} B x {gemma.full_layers} full layers, {of_windows}",
         window_token=float(window * gemma.window_layers),
-        window_share=share,
+        window_share=None if by_requests else share,
+        request_windows=by_requests,
     )
 
 

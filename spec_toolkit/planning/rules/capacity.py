@@ -10,16 +10,11 @@ from collections.abc import Iterator
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.memory.caps import Becomes, Excess, Outcome, judge
+from spec_toolkit.planning.memory.launched import memory_mib, outside_of, requests_of, rounds_of
 from spec_toolkit.planning.memory.ledger import DRAFT, RESERVE, STATE, TARGET, Ledger, fits
 from spec_toolkit.planning.memory.reserve import GIB, default_fraction, outside_lines
 from spec_toolkit.planning.memory.rounds import graph_families
-from spec_toolkit.planning.memory.situated import (
-    draw_up,
-    memory_mib,
-    outside_of,
-    requests_of,
-    rounds_of,
-)
+from spec_toolkit.planning.memory.situated import draw_up
 from spec_toolkit.planning.situation import Situation
 
 _REQUESTS, _FRACTION, _CONTEXT, _TP = "max_running_requests", "mem_fraction_static", "context_length", "tp_size"

@@ -37,10 +37,10 @@ def count(launch: Mapping) -> dict:
     configurator = create_memory_pool_configurator(pool)
     schedule, graphs = get_schedule(), get_exec().graph.cuda_graph_config
     requests = max(1, (schedule.max_running_requests or 1) // get_parallel().attn_dp_size)
-    fixed = getattr(configurator, "_get_c128_state_fixed_bytes", lambda _: 0)(requests)
+    each, fixed = price_of(configurator, requests, schedule.page_size)
     return {
         "configurator": type(configurator).__name__,
-        "bytes_per_token": getattr(configurator, "bytes_per_full_token", None) or configurator._cell_size,
+        "bytes_per_token": each,
         "window_token": getattr(configurator, "bytes_per_swa_token", None),
         "fixed": fixed,
         "requests": requests,
@@ -52,6 +52,16 @@ def count(launch: Mapping) -> dict:
         "largest_graph": graphs.decode.max_bs,
         "slots_per_decode": get_alloc_len_per_decode(),
     }
+
+
+def price_of(configurator, requests, page_size):
+    """(bytes per token, bytes before the first token), by the fields that its own sizing goes by."""
+    if hasattr(configurator, "_swa_cap"):  # a window pool by requests
+        windows = -(-configurator._swa_cap // page_size) * page_size
+        return configurator._full_cell_bytes(), windows * configurator._swa_cell_bytes()
+    if hasattr(configurator, "bytes_per_full_token"):
+        return configurator.bytes_per_full_token, configurator._get_c128_state_fixed_bytes(requests)
+    return configurator._cell_size, 0
 
 
 def configurator_of(arguments, kv_cache):

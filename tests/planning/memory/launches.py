@@ -87,6 +87,7 @@ def further() -> list[Launch]:
     v3, v32, glm = (TARGETS[name] for name in ("deepseek-v3-0324", "deepseek-v3.2", "glm-5.2"))
     flash, moe = TARGETS["deepseek-v4-flash"], TARGETS["gemma-4-26b-a4b"]
     tree = {"speculative_num_steps": 4, "speculative_eagle_topk": 4, "speculative_num_draft_tokens": 16}
+    block = {"speculative_algorithm": "DSPARK", **dict.fromkeys(CHAIN)}
     attention_dp = {"dp_size": 8, "enable_dp_attention": True, "max_running_requests": 256}
     return [
         launch(v3, HOPPER, speculates=True, kv_cache_dtype="fp8_e4m3"),
@@ -107,6 +108,14 @@ def further() -> list[Launch]:
         launch(moe, HOPPER, speculates=True, tp_size=4),
         launch(moe, BLACKWELL, speculates=True, repo="nvidia/Gemma-4-26B-A4B-NVFP4", tp_size=2),
         launch(moe, HOPPER, speculates=True, swa_full_tokens_ratio=0.5),
+        launch(moe, HOPPER, speculates=True, disable_radix_cache=True),
+        launch(moe, BLACKWELL, speculates=False, disable_radix_cache=True, tp_size=2),
+        launch(flash, BLACKWELL, speculates=False, disable_radix_cache=True),
+        launch(flash, BLACKWELL, speculates=True, repo="deepseek-ai/DeepSeek-V4-Flash-0731", **block),
+        launch(flash, HOPPER, speculates=True, disaggregation_mode="decode"),
+        launch(glm, HOPPER, speculates=True, kv_cache_dtype="fp8_e4m3", disaggregation_mode="decode"),
+        launch(glm, HOPPER, speculates=True, disaggregation_mode="prefill"),
+        launch(glm, HOPPER, speculates=True, speculative_adaptive=True),
     ]
 
 

@@ -5,7 +5,9 @@ python -m tests.planning.memory.measure_pools
 
 import sys
 
-from spec_toolkit.planning.memory.situated import draw_up, fraction_of, kv_of
+from spec_toolkit.planning.memory.launched import fraction_of
+from spec_toolkit.planning.memory.launched_kv import kv_of
+from spec_toolkit.planning.memory.situated import draw_up
 from tests.planning.memory.launches import ask_engine, every_model, failures, further
 
 

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from spec_toolkit.facts.model import Weights
 from spec_toolkit.planning.memory.kv import KvBytes, KvDtype
+from spec_toolkit.planning.memory.launched import rounds_of
+from spec_toolkit.planning.memory.launched_kv import kv_of
 from spec_toolkit.planning.memory.ledger import (
     DRAFT,
     DRAFT_KV,
@@ -19,7 +21,7 @@ from spec_toolkit.planning.memory.ledger import (
     make_ledger,
 )
 from spec_toolkit.planning.memory.rounds import Rounds, graph_families
-from spec_toolkit.planning.memory.situated import draw_up, kv_of, rounds_of, without_draft
+from spec_toolkit.planning.memory.situated import draw_up, without_draft
 from spec_toolkit.planning.situation import Measured
 from tests.planning.memory.launches import HOPPER, TARGETS, launch
 
@@ -177,7 +179,9 @@ def test_every_step_count_has_graphs_of_its_own():
 
 def test_an_adaptive_launch_can_draft_nothing():
     assert rounds_of(situation_of()).steps == (3,)
-    assert rounds_of(situation_of(speculative_adaptive=True)).steps == (0, 3)
+    assert rounds_of(situation_of(speculative_adaptive=True)).steps == (0, 1, 3, 5, 7)
+    with_a_file = situation_of(speculative_adaptive=True, speculative_adaptive_config="steps.json")
+    assert rounds_of(with_a_file).steps == (0, 3)
     planned = replace(situation_of(speculative_adaptive=True), steps=(0, 1, 3))
     assert rounds_of(planned).widths == (1, 2, 4)
 
@@ -223,10 +227,25 @@ def test_pipeline_stages_are_not_counted_and_say_so():
     assert {TARGET, DRAFT, TARGET_KV} <= set(ledger.unknown)
 
 
-def test_gemma_without_a_radix_cache_is_sized_by_a_rule_that_is_not_counted():
-    ledger = draw_up(situation_of("gemma-4-31b", disable_radix_cache=True))
+def test_without_a_radix_cache_windows_are_kept_by_request():
+    by_share, by_request = (kv_of(situation_of("gemma-4-26b-a4b", disable_radix_cache=off)) for off in (None, True))
+    assert by_request.target == 20_480  # its full layers
+    assert by_request.total < by_share.total
+    assert by_request.fixed(48) == (48 * (1024 + 128 * 4 + 1 + 8) + 2 * 8192 + 1) * 8192 * 25
+    assert by_share.fixed(48) == 0
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"disable_overlap_schedule": True}, id="overlap-off"),
+        pytest.param({"disaggregation_mode": "decode"}, id="decode-engine"),
+        pytest.param({"chunked_prefill_size": -1}, id="prefill-in-one-piece"),
+    ],
+)
+def test_what_windows_by_request_come_to_elsewhere_is_not_counted(more):
+    ledger = draw_up(situation_of("gemma-4-26b-a4b", disable_radix_cache=True, **more))
     assert TARGET_KV in ledger.unknown
-    assert TARGET_KV not in draw_up(situation_of("gemma-4-31b")).unknown
 
 
 def test_a_model_nobody_knows_has_no_account():

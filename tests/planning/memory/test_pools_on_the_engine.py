@@ -2,8 +2,10 @@
 
 import pytest
 
+from spec_toolkit.planning.memory.launched import fraction_of, rounds_of
+from spec_toolkit.planning.memory.launched_kv import kv_of
 from spec_toolkit.planning.memory.reserve import slots_per_decode
-from spec_toolkit.planning.memory.situated import demand_of, draw_up, fraction_of, kv_of, rounds_of
+from spec_toolkit.planning.memory.situated import demand_of, draw_up
 from tests.planning.memory.engine_pools import BUDGET
 from tests.planning.memory.launches import ask_engine, every_model, failures, further
 
