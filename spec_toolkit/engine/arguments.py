@@ -115,6 +115,5 @@ class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def attention_dp(self) -> int:
         """Ranks that hold requests of their own; 1 without attention data parallelism."""
-        if self.attn_dp_size is not None:
-            return self.attn_dp_size
-        return self.dp_size or 1 if self.enable_dp_attention else 1
+        ranks = self.attn_dp_size if self.attn_dp_size is not None else self.dp_size if self.enable_dp_attention else 1
+        return max(1, ranks or 1)  # a launch may say anything; who divides by it has no case for nothing
