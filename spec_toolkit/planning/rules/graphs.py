@@ -128,38 +128,3 @@ def context(recipe: Recipe, model: ModelFacts | None, checkpoint_tokens: int | N
             "the longest requests would be refused",
             "Raise it, or lower limits.context_tokens.",
         )
-
-
-def cover(recipe: Recipe) -> Iterator[Finding]:
-    written, cap, end = recipe.graphs.decode_batch_sizes, batch_cap(recipe), last_size(recipe)
-    if not written or recipe.is_rehearsal:
-        return
-    last = max(written)
-    if last < end:
-        yield warn(
-            "graphs.cover",
-            "graphs.decode_batch_sizes",
-            f"ends at {last}, and {cap} requests may run at once",
-            f"batches of {last + 1} to {cap} run without a graph" if last < cap else _uneven(recipe, end),
-            f"Let the list end at {end}, or leave it out and it is derived.",
-        )
-    beyond = sorted({size for size in written if size > end})
-    if beyond:
-        yield correct(
-            "graphs.beyond-cap",
-            "graphs.decode_batch_sizes",
-            f"holds {_some(beyond)}, and only {cap} requests may run at once",
-            "the engine leaves out sizes it cannot reach",
-            f"Planned to end at {end}; end the list there, or raise limits.max_running_requests.",
-        )
-
-
-def _uneven(recipe: Recipe, end: int) -> str:
-    """Why a list that ends at the cap does not reach it."""
-    layout = recipe.hardware.layout
-    ranks = layout.tp // (layout.dp if layout.dp_attention else 1)
-    return f"the engine leaves out sizes whose tokens the {ranks} ranks of a request cannot share evenly, and {end} is the next"
-
-
-def _some(sizes: Sequence[int]) -> str:
-    return ", ".join(str(size) for size in sizes[:3]) + (f" and {len(sizes) - 3} more" if len(sizes) > 3 else "")
