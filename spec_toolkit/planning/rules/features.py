@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
-from spec_toolkit.facts.records import Checkpoint, EngineFacts, ModelFacts
+from spec_toolkit.facts.records import EngineFacts
 from spec_toolkit.planning.finding import note, refuse, warn
 from spec_toolkit.planning.rules.shape import STEPPING
 from spec_toolkit.recipe.schema import Draft, Recipe
@@ -24,31 +24,6 @@ def draft_model(draft: Draft) -> Iterator[Finding]:
     if draft.method in _NEEDS_A_MODEL and draft.model == "same":
         why = f"a draft of method {draft.method.value} is a model of its own"
         yield refuse("features.draft-model", "draft.model", "is 'same'", why, "Name the draft model.")
-
-
-def mtp_layer(recipe: Recipe, model: ModelFacts | None, checkpoint: Checkpoint | None) -> Iterator[Finding]:
-    """Quantised copies often leave the MTP layer out; the engine then speculates with weights nobody trained."""
-    if recipe.draft.method is not Method.MTP or recipe.draft.model != "same":
-        return
-    if checkpoint is not None:
-        promised = checkpoint.num_nextn_predict_layers
-        if promised == 0 or promised is None:
-            found = "ships no MTP layer (its num_nextn_predict_layers is " + ("0)" if promised == 0 else "not set)")
-        elif not checkpoint.has_mtp_layer:
-            found = f"promises {promised} MTP layer, and its weight files hold no 'model.layers.{checkpoint.num_hidden_layers}.' tensor"
-        else:
-            return
-    elif model is not None and model.count("num_nextn_predict_layers") == 0:
-        found = "ships no MTP layer"
-    else:
-        return
-    yield refuse(
-        "features.mtp-layer",
-        "target.model",
-        found,
-        "method mtp drafts with it",
-        "Choose a checkpoint that has it, or another method.",
-    )
 
 
 def rejection_needs_chain(draft: Draft) -> Iterator[Finding]:

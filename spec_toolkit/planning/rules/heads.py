@@ -30,6 +30,8 @@ _BUILDS_BF16 = frozenset(
 )
 _QUANTISED_TYPES = frozenset({"U8", "I8", "I32", "F8_E4M3", "F8_E5M2"})
 _FP4 = "modelopt_fp4"
+# Their loader wants the number of layers said; for the others the engine fills it in.
+_COUNTS = _BUILDS_BF16 - {"Glm5NextForConditionalGeneration"}
 _REMEDY = "Choose a checkpoint that has it, another method, or run autoregressive."
 
 
@@ -40,6 +42,8 @@ def mtp_layer(situation: Situation) -> Iterator[Finding]:
         return
     if target.num_nextn_predict_layers == 0:
         found = "ships no MTP layer (its num_nextn_predict_layers is 0)"
+    elif target.architecture in _COUNTS and target.tensors is not None and target.num_nextn_predict_layers is None:
+        found = "does not say that it ships an MTP layer (its num_nextn_predict_layers is not set)"
     elif target.tensors is None or _prefixes(target) is None or head_tensors(target):
         return
     elif _STRAY_FILE in target.unindexed_files:

@@ -1,10 +1,9 @@
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spec_toolkit.errors import Verdict
-from spec_toolkit.facts.records import Checkpoint, Tables
+from spec_toolkit.facts.records import Tables
 from spec_toolkit.planning.rules import features
 from spec_toolkit.recipe.schema import Draft
 from spec_toolkit.terms import Acceptance, Method
@@ -88,40 +87,6 @@ def test_thresholds_go_with_relaxed_alone(
 def test_relaxed_is_called_lossy(acceptance: str, found: int) -> None:
     findings = list(features.relaxed_is_lossy(Draft(method=Method.MTP, acceptance=Acceptance(acceptance))))
     assert [(f.rule, f.verdict) for f in findings] == [("features.relaxed-is-lossy", Verdict.WARN)] * found
-
-
-def checkpoint(tensor: str, promised: int | None) -> Checkpoint:
-    return Checkpoint(
-        folder=Path("x"),
-        architecture="X",
-        num_hidden_layers=4,
-        num_nextn_predict_layers=promised,
-        max_position_embeddings=None,
-        tensors={tensor: 1},
-        tokenizer="sha256:0",
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        pytest.param(checkpoint("model.layers.4.eh_proj.weight", 1), 0, id="has-it"),
-        pytest.param(checkpoint("model.layers.3.x", 1), 1, id="promises-and-has-not"),
-        pytest.param(checkpoint("model.layers.40.x", 1), 1, id="near-miss-layer-40"),
-        pytest.param(checkpoint("model.layers.4.x", 0), 1, id="says-none"),
-        pytest.param(checkpoint("model.layers.4.x", None), 1, id="says-nothing"),
-        pytest.param(None, 0, id="not-here"),
-    ],
-)
-def test_mtp_needs_the_layer_in_the_weight_files(
-    change: Any, tables: Tables, given: Checkpoint | None, found: int
-) -> None:
-    recipe = change()
-    assert rules(features.mtp_layer(recipe, tables.model(recipe.target.model), given)) == ["features.mtp-layer"] * found
-
-
-def test_a_draft_of_its_own_needs_no_mtp_layer(change: Any) -> None:
-    assert not rules(features.mtp_layer(change(draft__model="org/draft"), None, checkpoint("x", 0)))
 
 
 @pytest.mark.parametrize(

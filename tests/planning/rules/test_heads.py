@@ -84,3 +84,18 @@ def test_the_table_alone_tells_a_quantised_head(flags, quantization, weights, re
 def test_dspark_stages_are_no_mtp_layer(algorithm, model, warned):
     findings = found({"speculative_algorithm": algorithm}, model=model)
     assert findings == (["features.dspark-instead=warn"] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("promised", "tensors", "expected"),
+    [
+        pytest.param(1, layer(61), [], id="has-it"),
+        pytest.param(0, layer(61), ["features.mtp-layer=refuse"], id="says-none"),
+        pytest.param(None, layer(61), ["features.mtp-layer=refuse"], id="says-nothing"),
+        pytest.param(None, None, [], id="near-miss-nobody-looked"),
+    ],
+)
+def test_a_configuration_says_that_there_is_one(promised, tensors, expected):
+    says = {} if promised is None else {"num_nextn_predict_layers": promised}
+    looked = {} if tensors is None else {"tensors": tensors}
+    assert found(architectures=["DeepseekV3ForCausalLM"], num_hidden_layers=61, **says, **looked) == expected

@@ -30,35 +30,6 @@ def test_one_engine_version_is_supported(change: Any, tables: Tables, version: s
 
 
 @pytest.mark.parametrize(
-    ("model", "revision", "expected"),
-    [
-        pytest.param("org/model", COMMIT, [], id="a-commit-for-a-repository"),
-        pytest.param("org/model", CONTENT, ["pins.revision-kind"], id="a-content-hash-for-a-repository"),
-        pytest.param("rehearsal:x", CONTENT, [], id="a-content-hash-for-a-folder"),
-        pytest.param("./x", COMMIT, ["pins.revision-kind"], id="a-commit-for-a-folder"),
-        pytest.param("org/model", None, ["pins.target-revision"], id="open"),
-    ],
-)
-def test_a_target_is_pinned_by_what_fits_it(change: Any, model: str, revision: str | None, expected: list[str]) -> None:
-    assert rules(pins.target_revision(change(target__model=model, target__revision=revision))) == expected
-
-
-@pytest.mark.parametrize(
-    ("model", "revision", "expected"),
-    [
-        pytest.param("same", None, [], id="in-the-target"),
-        pytest.param("same", COMMIT, [Verdict.CORRECT], id="in-the-target-and-pinned"),
-        pytest.param("org/draft", None, [Verdict.WARN], id="separate-and-open"),
-        pytest.param("org/draft", COMMIT, [], id="separate-and-pinned"),
-        pytest.param("org/draft", CONTENT, [Verdict.REFUSE], id="separate-and-of-the-wrong-kind"),
-    ],
-)
-def test_a_separate_draft_is_pinned(change: Any, model: str, revision: str | None, expected: list[Verdict]) -> None:
-    findings = pins.draft_revision(change(draft__model=model, draft__revision=revision))
-    assert [finding.verdict for finding in findings] == expected
-
-
-@pytest.mark.parametrize(
     ("revision", "tokenizer", "expected"),
     [
         pytest.param(CONTENT, CONTENT, [], id="both-right"),
@@ -77,7 +48,7 @@ def test_a_local_model_is_the_one_that_was_pinned(
 
 def test_evidence_is_missed_but_not_in_a_rehearsal(change: Any) -> None:
     assert [f.verdict for f in pins.evidence(change())] == [Verdict.NOTE]
-    assert [f.verdict for f in pins.evidence(change(evidence="evidence/x.json"))] == [Verdict.WARN]
+    assert not list(pins.evidence(change(evidence="evidence/x.json")))  # rules/evidence has the word
     assert not list(pins.evidence(change(hardware__gpu="cpu")))
 
 
