@@ -3,6 +3,7 @@ import itertools
 import pytest
 
 from spec_toolkit.errors import Verdict
+from spec_toolkit.facts.known import load_tables
 from spec_toolkit.planning.rules import pairing
 from tests.planning.field_cases import build
 
@@ -48,6 +49,24 @@ def test_every_pairing_of_target_and_assistant_sizes(target, draft):  # C037
         )
     ]
     assert [f.rule for f in findings] == ([] if target == draft else ["pairing.assistant-size"])
+
+
+def tables_pairs():
+    models = load_tables().models
+    for assistant_of in (model for model in models.values() if model.drafts_for):
+        for target in (model for model in models.values() if model.engine):
+            for pair in itertools.product(target.checkpoints, assistant_of.checkpoints):
+                yield *pair, target is models[assistant_of.drafts_for]
+
+
+@pytest.mark.parametrize(("target", "draft", "belong"), list(tables_pairs()))
+def test_the_tables_assistants_go_with_their_targets_and_no_other(target, draft, belong):  # C037
+    asked = {"speculative_algorithm": "EAGLE", "model_path": target, "speculative_draft_model_path": draft}
+    situation = build({"server_args": asked, "target": {"model": target}, "draft": {"model": draft}})
+    findings = {f.rule for rule in pairing.RULES for f in rule(situation)}
+    assert ("pairing.assistant-size" in findings) is not belong
+    if belong:
+        assert findings == ({"pairing.assistant-variant"} if ("-qat-" in target) != ("-qat-" in draft) else set())
 
 
 @pytest.mark.parametrize("architecture", sorted(pairing.ASSISTANTS))
