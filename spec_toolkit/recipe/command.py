@@ -12,6 +12,7 @@ from spec_toolkit.engine.command_line.words import (
     Word,
     is_secret_destination,
     is_secret_variable,
+    visible,
     without_secrets,
 )
 from spec_toolkit.errors import Finding, RecipeError
@@ -121,7 +122,7 @@ def _launch(
     flags, findings = _serve_words(words[2:]) if served else (list(words[1:]), [])
     held, flags, more = merge_config(flags, open_file)
     asked = read_flags([*held, *flags])
-    image = without_secrets(container.image) if container and container.image else None
+    image = without_secrets(visible(container.image)) if container and container.image else None
     return CommandLaunch(
         arguments=asked.arguments,
         written=asked.written,
@@ -166,7 +167,7 @@ def _serve_words(words: Sequence[Word]) -> tuple[list[Word], list[Finding]]:
 
 def without_secret_values(environment: Mapping[str, str]) -> dict[str, str]:
     return {
-        without_secrets(name): SECRET if is_secret_variable(name, value) else without_secrets(value)
+        without_secrets(name): SECRET if is_secret_variable(name, value) else without_secrets(visible(value))
         for name, value in environment.items()
     }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import yaml
 from yaml import CSafeLoader
 
+from spec_toolkit.engine.command_line.words import visible
 from spec_toolkit.errors import RecipeError
 from spec_toolkit.recipe.source import decode_source, printable
 from spec_toolkit.recipe.tree import tag_of
@@ -57,7 +58,7 @@ class Node:
         node = self.get(*path)
         if node is None or node.items is not None or node.keys is not None or node.scalar is None:
             return None
-        return node.raw
+        return visible(node.raw)
 
     def number(self, *path: str) -> int | None:
         node = self.get(*path)
@@ -78,7 +79,11 @@ class Node:
         """Labels and the like: keys with a scalar each."""
         node = self.get(*path)
         keys = node.keys if node is not None and node.keys is not None else {}
-        return {key: inner.raw for key, inner in keys.items() if inner.items is None and inner.keys is None}
+        return {
+            visible(key): visible(inner.raw)
+            for key, inner in keys.items()
+            if inner.items is None and inner.keys is None
+        }
 
 
 def read_documents(content: bytes, where: str) -> list[Node]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from spec_toolkit.engine.command_line.say import correct
 from spec_toolkit.engine.command_line.words import Word
 from spec_toolkit.errors import Finding, RecipeError
+from spec_toolkit.recipe.pasted import plain_text
 
 LARGEST_CHARACTERS = 64 * 1024
 _MOST_MADE = 512 * 1024  # characters that variables may grow the text to
@@ -42,8 +43,10 @@ def read_script(text: str, environment: Mapping[str, str] | None = None) -> Scri
     if len(text) > LARGEST_CHARACTERS:
         found = f"is longer than {LARGEST_CHARACTERS // 1024} KiB"
         raise RecipeError.of("command.size", "command", found, remedy="Paste the launch alone.")
-    reader = _Reader(text.replace("\r\n", "\n").replace("\r", "\n"), dict(environment or {}))
-    return reader.read()
+    plain, findings = plain_text(text)
+    script = _Reader(plain, dict(environment or {})).read()
+    script.findings[:0] = findings
+    return script
 
 
 def split_assignment(text: str) -> tuple[str, str] | None:

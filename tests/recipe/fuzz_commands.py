@@ -1,7 +1,7 @@
 """Feeds the readers of commands and manifests what no person wrote: `python tests/recipe/fuzz_commands.py 5000 [seed]`.
 
-Half are command lines, half manifests. Each must end in launches or in a RecipeError with findings, soon, and what comes of it must become
-a recipe or a RecipeError; no message may hold what a terminal would obey, or the secret that every text carries. Prints what happened;
+Half are command lines, half manifests. Each must end in launches or in a RecipeError with findings, soon; every rule is asked about what
+comes of it, and it must become a recipe or a RecipeError; no message may hold what a terminal would obey, or the secret that every text carries. Prints what happened;
 ends with 1 after anything else.
 """
 
@@ -19,6 +19,8 @@ from pathlib import Path
 from spec_toolkit.engine.command_line.retired import RETIRED
 from spec_toolkit.engine.command_line.table import flag_table
 from spec_toolkit.errors import RecipeError
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.asked import Given, check_commands, check_pods
 from spec_toolkit.recipe.command import CommandLaunch, read_commands
 from spec_toolkit.recipe.from_command import Defaults, Machines, to_recipe
 from spec_toolkit.recipe.load import parse_recipe
@@ -68,6 +70,7 @@ kind: PodDisruptionBudget
 metadata: {{name: b}}
 spec: {{minAvailable: 1, selector: {{matchLabels: {{app: v3}}, matchExpressions: [{{key: app, operator: In, values: [v3]}}]}}}}
 """
+NUMBERS = ["0", "-1", "1", "3", "7", "16", "1024", "9999999999", "0.0", "1.0", "-0.5", "100", "nan", "inf"]
 NASTY = [
     "'", '"', "\\", "\\\n", "\\ \n", "\n", "`", "$(", "${", "$((", ")", "}", "$'\\x41'", "$X", "${X:-", "${X[@]}", "$@", "(", "A=(", "A=$A$A$A", "&&", "||", "|&", ";", "&", ">", "<", "<<EOF", "2>&1", "<model>", "#", "--", "-", "-x", "--=", "--tp=", "--tp", "--cuda-graph",
     "--config", "--config=", "--help", "=", "==", "é", "💥", "\x00", "\x1b[2J", "\u202e", "\ufeff", "\x85", "\r", "\t", "9" * 5000, "1e999", "-1", "nan", "0x10", "1_000", "16k", "1.5Ki", "{}", "[" * 3000, '{"a":' * 500, "../../../etc/passwd", "/dev/zero", "a" * 3000,
@@ -123,6 +126,9 @@ def texts(count: int, seed: int) -> Iterator[tuple[str, str]]:
             yield "command", spoiled(dice.choice(COMMANDS), dice, words)
 
 
+TABLES = load_tables()
+
+
 def config(_name: str) -> bytes:
     return f"tp-size: 8\napi-key: {SECRET}\n".encode()
 
@@ -131,14 +137,16 @@ def read(kind: str, text: str) -> tuple[str, str]:
     """What came of it, and everything that was said or kept."""
     try:
         if kind == "command":
-            launches = list(read_commands(text, open_file=config))
+            launches, pods = list(read_commands(text, open_file=config)), ()
             kept = repr(launches)
         else:
             pods = read_manifest(text.encode("utf-8", "surrogatepass"), "fuzz.yaml")
             launches, kept = [pod.launch for pod in pods], repr(pods)
     except RecipeError as error:
         return f"{kind} refused", str(error)
-    said = "\n".join(finding.sentence() for launch in launches for finding in launch.findings)
+    given = Given(gpu="h200", count=8)
+    found = check_commands(launches[:3], given, TABLES) if kind == "command" else check_pods(pods[:3], given, TABLES)
+    said = "\n".join(finding.sentence() for each in found for finding in each.findings)
     drawn = [draw(launch) for launch in launches[:3]]
     return f"{kind} read", said + "\n".join(drawn) + ("\n" + SECRET if SECRET in kept else "")
 

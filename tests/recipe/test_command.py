@@ -146,6 +146,17 @@ def test_what_is_no_launch_is_refused(text, rule):
     assert [finding.rule for finding in caught.value.findings] == [rule]
 
 
+def test_blanks_of_a_web_page_are_read_as_blanks_with_a_word():
+    launch = read_command("sglang\xa0serve a/b\u3000--tp 8")
+    assert (launch.arguments.tp_size, said(launch)) == (8, ["command.blanks"])
+
+
+def test_nothing_that_a_terminal_would_obey_is_kept():
+    assert read_command("A=$'\\x1b[2J' sglang serve $'a\\x1b/b'").arguments.model_path == "a�/b"
+    with pytest.raises(RecipeError, match=r"command\.encoding"):
+        read_command("sglang serve a/b\x1b[2J")
+
+
 def test_every_launch_of_a_text_can_be_had():
     assert [launch.arguments.model_path for launch in read_commands("sglang serve a/b\nsglang serve c/d\n")] == [
         "a/b",

@@ -13,7 +13,7 @@ from spec_toolkit.engine.command_line.retired import FOREIGN, RETIRED, Retired
 from spec_toolkit.engine.command_line.say import correct, note, refuse, shown, warn
 from spec_toolkit.engine.command_line.table import FlagRow, FlagTable, flag_table
 from spec_toolkit.engine.command_line.values import UnfitError, Value, read_value
-from spec_toolkit.engine.command_line.words import SECRET, Word, is_secret_destination, without_secrets
+from spec_toolkit.engine.command_line.words import SECRET, Word, is_secret_destination, visible, without_secrets
 from spec_toolkit.errors import Finding
 
 MOST_FINDINGS = 50  # of a line that is no launch at all
@@ -164,7 +164,7 @@ class _Reader:
         read: list[Value] = []
         for text in texts:
             try:
-                read.append(SECRET if is_secret else read_value(row, without_secrets(text)))
+                read.append(SECRET if is_secret else read_value(row, without_secrets(visible(text))))
             except UnfitError as error:
                 remedy = f"Did you mean '{error.nearest}'?" if error.nearest else ""
                 self.parsed.say(refuse("command.value", name, f"is '{shown(text)}'", error.needed, remedy))

@@ -31,6 +31,11 @@ def is_secret_variable(name: str, value: str) -> bool:
     return not _SECRET_PARTS.isdisjoint(name.upper().split("_")) and not _HARMLESS.fullmatch(value)
 
 
+def visible(text: str) -> str:
+    """Without what a terminal would obey; line breaks and tabs stay."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+
 def without_secrets(text: str) -> str:
     """The text with everything in it blotted out that looks like a key or a login."""
     return _LOGIN.sub(SECRET, _LOOKS_SECRET.sub(SECRET, text))
