@@ -126,6 +126,11 @@ class Ledger:
 TARGET, DRAFT = "target weights", "draft weights"
 TARGET_KV, DRAFT_KV, STATE, RESERVE = "target KV", "draft KV", "state of requests", "temporary reserve"
 IMAGES = "image cache"
+# Where the engine's rules stand, with their level of evidence.
+_POOL = "sglang-source: srt/model_executor/pool_configurator.py"
+_SLOTS = "sglang-source: srt/mem_cache/allocation_sizing.py"
+_ESTIMATE = "sglang-source: srt/arg_groups/memory_hook.py"
+_CACHE = "sglang-source: srt/environ.py"
 
 
 def make_ledger(demand: Demand) -> Ledger:
@@ -210,29 +215,28 @@ def _weights(demand: Demand) -> Iterable[Line]:
 def _kv_lines(demand: Demand, tokens: int | None, slots: int, pool: int | None) -> Iterable[Line]:
     kv, how = demand.kv, How.UNKNOWN if tokens is None else How.COUNTED
     if demand.image_cache:
-        yield Line(name=IMAGES, place=Place.STATIC, bytes=demand.image_cache, how=How.ESTIMATED, says="100 MiB")
+        yield Line(
+            name=IMAGES, place=Place.STATIC, bytes=demand.image_cache, how=How.ESTIMATED, says=f"100 MiB ({_CACHE})"
+        )
     if kv is None:
         yield Line(name=TARGET_KV, place=Place.STATIC, bytes=None, how=How.UNKNOWN, says="bytes per token not known")
         return
-    if kv.request_state is not None:
-        fixed = kv.fixed(demand.requests)
-        yield Line(
-            name=STATE, place=Place.STATIC, bytes=fixed, how=How.COUNTED, says=f"rings of {demand.requests} requests"
-        )
+    fixed = kv.fixed(demand.requests)
+    if fixed:
+        kind = "rings" if kv.request_state is not None else "windows"
+        says = f"{kind} of {demand.requests} requests ({_POOL})"
+        yield Line(name=STATE, place=Place.STATIC, bytes=fixed, how=How.COUNTED, says=says)
     reserve = round(slots * demand.requests * kv.total) if slots else 0
     held = min(reserve, round(tokens * kv.total)) if tokens is not None else 0
     if reserve:
-        says = f"{slots} slots x {demand.requests} requests x {kv.total:,.0f} B, of the pool"
+        says = f"{slots} slots x {demand.requests} requests x {kv.total:,.0f} B, of the pool ({_SLOTS})"
         yield Line(name=RESERVE, place=Place.STATIC, bytes=reserve, how=How.COUNTED, says=says)
     share = 0 if tokens is None or kv.total == 0 else tokens * kv.total - held
     parts = [(TARGET_KV, kv.target, kv.rule)] + ([(DRAFT_KV, kv.draft, "the draft's layers")] if kv.draft else [])
     for name, each, rule in parts:
         size = None if tokens is None else round(share * each / kv.total)
-        says = (
-            f"{each:,.2f} B a token: {rule}"
-            if pool is not None
-            else f"{each:,.2f} B a token: {rule}; the pool's size is not known"
-        )
+        unsized = "" if pool is not None else "; the pool's size is not known"
+        says = f"{each:,.2f} B a token: {rule}{unsized} ({_POOL})"
         yield Line(name=name, place=Place.STATIC, bytes=size, how=how, says=says)
 
 
@@ -242,7 +246,13 @@ def _outside(demand: Demand) -> Iterable[Line]:
         yield Line(name="outside", place=Place.OUTSIDE, bytes=demand.outside_measured, how=How.MEASURED, says=says)
         return
     for need in demand.outside or ():
-        yield Line(name=need.name, place=Place.OUTSIDE, bytes=round(need.mib * MIB), how=How.ESTIMATED, says=need.rule)
+        yield Line(
+            name=need.name,
+            place=Place.OUTSIDE,
+            bytes=round(need.mib * MIB),
+            how=How.ESTIMATED,
+            says=f"{need.rule} ({_ESTIMATE})",
+        )
     if demand.outside is None:
         yield Line(
             name="activations and graphs",

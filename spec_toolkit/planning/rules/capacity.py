@@ -142,7 +142,7 @@ def graph_lists(situation: Situation) -> Iterator[Finding]:
     listed = ", ".join(f"{name.removeprefix('graphs: ')} ({says})" for name, says in families)
     why = "nobody has published what one takes, and the engine's estimate counts decode graphs of one width"
     found = f"makes the engine capture families of graphs: {listed}"
-    yield note("capacity.graph-families", "speculative_num_steps", found, why, "Leave room for them.")
+    yield note("capacity.graph-families", "speculative_algorithm", found, why, "Leave room for them.")
 
 
 def unknown(situation: Situation) -> Iterator[Finding]:

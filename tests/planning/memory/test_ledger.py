@@ -12,6 +12,7 @@ from spec_toolkit.planning.memory.ledger import (
     DRAFT,
     DRAFT_KV,
     RESERVE,
+    STATE,
     TARGET,
     TARGET_KV,
     Demand,
@@ -90,6 +91,19 @@ def test_a_window_pool_can_bind():
     kv = replace(KV, window_share=0.0001)
     ledger = make_ledger(replace(DEMAND, kv=kv, window_tokens=128))
     assert ledger.binding.name == "window pool"
+
+
+def test_every_line_says_where_it_comes_from_or_that_nobody_knows():
+    for name in TARGETS:
+        for line in draw_up(situation_of(name, context_length=4096)).lines:
+            levels = ("sglang-source", "official-", "third-party", "transformers-source", "paper")
+            assert line.how is How.UNKNOWN or any(level in line.says for level in levels), line
+
+
+def test_windows_by_request_have_a_line_of_their_own():
+    ledger = draw_up(situation_of("gemma-4-26b-a4b", disable_radix_cache=True, mem_fraction_static=0.85))
+    assert ledger.taken(STATE) == ledger.kv.fixed(48)
+    assert "windows of 48 requests" in ledger.line(STATE).says
 
 
 def test_an_unknown_draft_is_left_out_and_said():

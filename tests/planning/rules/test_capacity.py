@@ -211,7 +211,7 @@ def test_a_fraction_tuned_without_a_draft_has_no_room_for_one(fraction, spare, l
 # C012
 def test_families_of_graphs_are_listed_where_something_is_drafted():
     assert said(capacity.graph_lists, situation_of()) == [
-        ("capacity.graph-families", Verdict.NOTE, "speculative_num_steps")
+        ("capacity.graph-families", Verdict.NOTE, "speculative_algorithm")
     ]
     assert not said(capacity.graph_lists, situation_of(speculates=False))
     assert not said(capacity.graph_lists, situation_of(disable_cuda_graph=True))
