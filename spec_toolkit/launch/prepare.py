@@ -15,11 +15,12 @@ from spec_toolkit.engine.patches import (
 )
 from spec_toolkit.errors import EngineError, FactsError, Finding, RecipeError, Verdict
 from spec_toolkit.facts.checkpoint import content_hash, model_folder, read_checkpoint
-from spec_toolkit.facts.evidence import read_evidence
+from spec_toolkit.facts.evidence import Evidence, read_evidence
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.facts.machine import read_machine
 from spec_toolkit.facts.read_model import read_model
 from spec_toolkit.facts.records import Checkpoint, Tables
+from spec_toolkit.planning.finding import warn
 from spec_toolkit.planning.plan import Known, Plan, make_plan
 from spec_toolkit.planning.rules.machine import machine_findings
 from spec_toolkit.recipe.load import LoadedRecipe, load_recipe
@@ -68,14 +69,27 @@ def _plan(loaded: LoadedRecipe, tables: Tables, checkpoint: Checkpoint | None) -
     # Every byte of the folder is read for its hash: only where the recipe asks for that comparison.
     content = content_hash(checkpoint.folder) if checkpoint and revision.startswith("sha256:") else None
     recipe, draft = loaded.recipe, loaded.recipe.draft.model
+    measured, unread = _read_evidence(loaded)
     known = Known(
         target=read_model(recipe.target.model, tables),
         draft=None if draft == "same" else read_model(draft, tables),
         checkpoint=checkpoint,
         content=content,
-        evidence=read_evidence(loaded.path.parent / recipe.evidence) if recipe.evidence else None,
+        evidence=measured,
+        findings=unread,
     )
     return loaded, make_plan(loaded, tables, known)
+
+
+def _read_evidence(loaded: LoadedRecipe) -> tuple[Evidence | None, tuple[Finding, ...]]:
+    """Evidence that is not there, or not as it should be, makes a recipe unproven and nothing more."""
+    if loaded.recipe.evidence is None:
+        return None, ()
+    try:
+        return read_evidence(loaded.path.parent / loaded.recipe.evidence), ()
+    except FactsError as error:
+        said = (f"{finding.where}: {finding.found}" for finding in error.findings)
+        return None, tuple(warn("evidence.unread", "evidence", found, remedy="The plan is unproven.") for found in said)
 
 
 def _read_target(loaded: LoadedRecipe) -> Checkpoint | None:

@@ -25,15 +25,16 @@ from spec_toolkit.planning.rules import (
     parallel,
     precision,
     prefill,
+    requests,
     revisions,
 )
 from spec_toolkit.planning.situation import Situation
 
-# A recipe names its acceptance rule and is judged by its own keys (rules/features); a command only has the flags that follow from one.
-COMMAND_RULES = acceptance.RULES
+# A recipe's shape and acceptance are judged by its own keys (rules/shape, rules/features), before anything is derived from them; a
+# command has only the flags that follow.
+COMMAND_RULES = (*engine_shape.RULES, *acceptance.RULES, *revisions.COMMAND_RULES)
 LAUNCH_RULES = (
     *algorithm.RULES,
-    *engine_shape.RULES,
     *dspark.RULES,
     *pairing.RULES,
     *heads.RULES,
@@ -47,6 +48,7 @@ LAUNCH_RULES = (
     *admission.RULES,
     *capacity.RULES,
     *prefill.RULES,
+    *requests.RULES,
     *cache.RULES,
     *lora.RULES,
     *images.RULES,

@@ -50,6 +50,7 @@ class Known:
     checkpoint: Checkpoint | None = None  # of the target's folder, where it lies on this machine
     content: str | None = None  # that folder's content hash
     evidence: Measured | None = None
+    findings: tuple[Finding, ...] = ()  # of the reading itself: evidence that is not there, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +95,18 @@ def make_plan(loaded: LoadedRecipe, tables: Tables, known: Known | None = None) 
     judged = tuple(judge_launch(first.situation))
     changes = judged if drawn is first else tuple(judge_launch(drawn.situation))
     situation = replace(drawn.situation, arguments=corrected(drawn.situation.arguments, changes))
+    asked = corrected(drawn.asked, changes)
     measured = known.evidence if known.evidence and evidence.is_usable(recipe, known.evidence) else None
-    findings = [*_of_recipe(loaded.recipe, tables, known), *map(in_recipe, judged)]
+    findings = [*known.findings, *_of_recipe(loaded.recipe, tables, known), *map(in_recipe, judged)]
     return Plan(
         name=loaded.name,
         path=loaded.path,
         sha256=loaded.sha256,
         recipe=recipe,
         shape=drawn.shape,
-        decode_graph_batch_sizes=drawn.batch_sizes,
+        decode_graph_batch_sizes=asked.cuda_graph_bs_decode or (),
         steps=drawn.steps,
-        asked=corrected(drawn.asked, changes),
+        asked=asked,
         situation=situation,
         forecast=make_forecast(situation, tables, measured),
         limits=derive_limits(recipe, drawn.steps, sha256=loaded.sha256, evidence=measured) if drawn.shape else None,
@@ -175,10 +177,16 @@ def _of_recipe(recipe: Recipe, tables: Tables, known: Known) -> Iterator[Finding
     model = tables.model(recipe.target.model)
     checkpoint = known.checkpoint
 
+    yield from shape.chain_width(draft)
+    yield from shape.steps_missing(draft, model)
+    yield from shape.tree_width(draft)
+    yield from shape.block_only_dspark(draft)
     yield from shape.nothing_to_shape(draft)
 
     yield from features.method_planned(draft)
     yield from features.draft_model(draft)
+    yield from features.rejection_needs_chain(draft)
+    yield from features.thresholds(draft)
     yield from features.relaxed_is_lossy(draft)
     yield from features.simulated(recipe)
     yield from features.overlap(recipe)
@@ -193,7 +201,7 @@ def _of_recipe(recipe: Recipe, tables: Tables, known: Known) -> Iterator[Finding
 
     yield from graphs.order(recipe)
     yield from graphs.graphs_on_cpu(recipe)
-    yield from graphs.request_cap(recipe, engine)
+    yield from graphs.request_cap(recipe, engine, model)
     yield from graphs.context(recipe, model, checkpoint.max_position_embeddings if checkpoint else None)
 
     yield from machine.layout(hardware)

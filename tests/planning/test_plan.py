@@ -2,14 +2,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from spec_toolkit.errors import Verdict
+from spec_toolkit.facts.evidence import (
+    DraftMeasured,
+    Identity,
+    LayoutMeasured,
+    Prompts,
+    Row,
+    TargetMeasured,
+    Workload,
+)
+from spec_toolkit.facts.evidence import Evidence as Measured
 from spec_toolkit.facts.records import Tables
-from spec_toolkit.planning.plan import Evidence, make_plan
+from spec_toolkit.planning.plan import Evidence, Known, make_plan
 from spec_toolkit.planning.rules.shape import Shape
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.recipe.load import LoadedRecipe, load_recipe
+from spec_toolkit.recipe.schema import Recipe
+from spec_toolkit.terms import Method
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +69,119 @@ def test_lossy_and_simulated_are_labels(h200: LoadedRecipe, tables: Tables, chan
 
 
 def test_every_rule_is_asked() -> None:
-    """A rule that is written and not listed in plan.py would never speak."""
-    from spec_toolkit.planning import plan
-    from spec_toolkit.planning.rules import features, graphs, machine, pins, shape
+    """A rule that is written and listed nowhere would never speak."""
+    import importlib
+    import pkgutil
+
+    from spec_toolkit.planning import judge, judge_around, plan, rules
 
     source = Path(plan.__file__).read_text("utf-8")
-    for module in (features, graphs, machine, pins, shape):
-        name = module.__name__.rpartition(".")[2]
-        for rule, function in vars(module).items():
-            generates = getattr(function, "__annotations__", {}).get("return") is not None and "Finding" in str(
-                function.__annotations__["return"]
-            )
-            if (
-                generates
-                and function.__module__ == module.__name__
-                and not rule.startswith("_")
-                and rule != "machine_findings"
+    listed = {*judge.LAUNCH_RULES, *judge.COMMAND_RULES, *judge_around.PAIR_RULES, *judge_around.POD_RULES}
+    called_elsewhere = {"machine.machine_findings"}  # by whoever looks at this machine
+    for found in pkgutil.iter_modules(rules.__path__):
+        module = importlib.import_module(f"{rules.__name__}.{found.name}")
+        # What another rule of its module puts together is asked through that one.
+        parts = Path(module.__file__ or "").read_text("utf-8")
+        for name, function in vars(module).items():
+            if name.startswith("_") or getattr(function, "__module__", "") != module.__name__:
+                continue
+            if "Iterator[spec_toolkit.errors.Finding]" not in str(
+                getattr(function, "__annotations__", {}).get("return")
             ):
-                assert f"{name}.{rule}(" in source, f"{name}.{rule}"
+                continue
+            asked = (
+                function in listed
+                or f"{found.name}.{name}(" in source
+                or f"yield from {name}(" in parts
+                or f"{found.name}.{name}" in called_elsewhere
+            )
+            assert asked, f"{found.name}.{name}"
+
+
+def test_a_recipe_whose_draft_is_above_its_cap_is_planned_without_it(
+    h200: LoadedRecipe, tables: Tables, change: Any
+) -> None:
+    """C014."""
+    plan = make_plan(replace(h200, recipe=change(limits__draft_weights_gib=0.5)), tables)
+    assert plan.may_launch
+    assert plan.recipe.draft.method is Method.NONE
+    assert (plan.steps, plan.asked.speculates, plan.limits and plan.limits.steps) == ((), False, (0,))
+    assert "capacity.draft-cap" in {finding.rule for finding in plan.findings}
+    assert plan.forecast.outlook is None
+
+
+def test_and_is_refused_where_it_may_not_be(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    recipe = change(limits__draft_weights_gib=0.5, policy__allow=["full", "reduced", "zero_draft"])
+    plan = make_plan(replace(h200, recipe=recipe), tables)
+    assert not plan.may_launch
+    assert plan.recipe.draft.method is Method.MTP
+
+
+def test_a_cap_on_temporary_slots_leaves_fewer_steps(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    wide = change(draft__num_steps=15, limits__temporary_kv_gib=0.05)
+    plan = make_plan(replace(h200, recipe=wide), tables)
+    assert plan.may_launch
+    assert plan.shape is not None
+    assert 0 < plan.shape.num_steps < 15
+    assert max(plan.steps) == plan.shape.num_steps == plan.asked.speculative_num_steps
+    assert plan.asked.speculative_num_draft_tokens == plan.shape.num_steps + 1
+    reserve = plan.forecast.ledger.line("temporary reserve")
+    assert reserve is not None
+    assert reserve.gib is not None
+    assert reserve.gib <= 0.05
+
+
+def test_what_is_planned_instead_is_what_is_asked(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    """C070: the draft's kernels are corrected, in the launch too."""
+    recipe = change(target={"model": "nvidia/DeepSeek-V3-0324-NVFP4", "quantization": "nvfp4"}, hardware__gpu="b200")
+    plan = make_plan(replace(h200, recipe=recipe), tables)
+    assert {"draft-moe.kernels", "draft-moe.exchange"} <= {finding.rule for finding in plan.findings}
+    assert (plan.asked.speculative_moe_runner_backend, plan.asked.speculative_moe_a2a_backend) == ("triton", "none")
+    near_miss = make_plan(h200, tables)
+    assert near_miss.asked.speculative_moe_runner_backend is None
+
+
+def test_rules_see_through_the_escape_hatch(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    extra = [{"flag": "--enable-lora", "why": "x"}, {"flag": "--lora-paths", "value": "a=org/a", "why": "x"}]
+    plan = make_plan(replace(h200, recipe=change(engine__extra_args=extra)), tables)
+    assert plan.situation.arguments.enable_lora
+    assert "lora.adaptive" in {finding.rule for finding in plan.findings}
+    assert plan.asked.enable_lora is None  # it is handed over as it was written
+
+
+def test_evidence_of_this_recipe_gives_the_policy_its_break_even(h200: LoadedRecipe, tables: Tables) -> None:
+    recipe = msgspec.structs.replace(
+        h200.recipe, target=msgspec.structs.replace(h200.recipe.target, revision="1" * 40), evidence="evidence/x.json"
+    )
+    plan = make_plan(replace(h200, recipe=recipe), tables, Known(evidence=measured_for(recipe)))
+    assert plan.labels == ("measured",)
+    assert plan.limits is not None
+    assert plan.limits.break_even
+    foreign = msgspec.structs.replace(recipe, hardware=msgspec.structs.replace(recipe.hardware, gpu="b200"))
+    elsewhere = make_plan(replace(h200, recipe=foreign), tables, Known(evidence=measured_for(recipe)))
+    assert elsewhere.labels == ("unproven",)
+    assert elsewhere.limits is not None
+    assert not elsewhere.limits.break_even
+    assert "evidence.foreign" in {finding.rule for finding in elsewhere.findings}
+
+
+def measured_for(recipe: Recipe) -> Measured:
+    """Made up, for this test alone."""
+    layout = recipe.hardware.layout
+    identity = Identity(
+        target=TargetMeasured(
+            model=recipe.target.model, revision=recipe.target.revision or "", quantization=recipe.target.quantization
+        ),
+        draft=DraftMeasured(method=recipe.draft.method, model=recipe.draft.model),
+        gpu=recipe.hardware.gpu,
+        count=recipe.hardware.count,
+        layout=LayoutMeasured(tp=layout.tp),
+        acceptance=recipe.draft.acceptance,
+        sglang=recipe.engine.sglang,
+        workload=Workload(name="made up", prompts=Prompts.DATASET),
+    )
+    rows = (
+        Row(batch=1, num_steps=None, tokens_per_second=100.0),
+        Row(batch=1, num_steps=3, tokens_per_second=150.0, emitted_length=2.5, rounds=1000),
+    )
+    return Measured(identity=identity, rows=rows, simulated=False)

@@ -96,8 +96,8 @@ CAP_ABOVE_THE_GRAPHS = (
     ("max_running_requests: 64", "max_running_requests: 96"),
     [
         (
-            "graphs.decode_batch_sizes: ends at 64, and 96 requests may run at once; batches of 65 to 96 run without a graph. Let the list end at 96,"
-            " or leave it out and it is derived. [graphs.cover]"
+            "graphs.decode_batch_sizes: ends at 64, and 96 requests may run at once; batches of 65 to 96 run without a graph. Go on with 72, 80,"
+            " 88, 96. [graphs.cover]"
         ),
     ],
 )
@@ -111,7 +111,7 @@ def said_of(content: str) -> list[str]:
     except RecipeError as error:
         return [finding.sentence() for finding in error.findings]
     usual = {"pins.target-revision", "pins.tokenizer", "pins.evidence", "capacity.request-cap"}
-    usual |= {"policy.waits-to-return", "policy.deadline-before-ready"}
+    usual |= {"policy.waits-to-return", "policy.deadline-before-ready", "capacity.memory", "capacity.graph-families"}
     return [finding.sentence() for finding in make_plan(loaded, load_tables()).findings if finding.rule not in usual]
 
 
