@@ -7,7 +7,9 @@ ends with 1 after anything else.
 
 # ruff: noqa: T201 - a command that prints what it found
 
+import json
 import random
+import re
 import resource
 import sys
 import time
@@ -108,6 +110,15 @@ def spoiled(text: str, dice: random.Random, words: list[str]) -> str:
     return text
 
 
+def revalued(text: str, dice: random.Random, words: list[str]) -> str:
+    """One to four values replaced, mostly in quotes, which keeps a manifest YAML more often than not."""
+    for _ in range(dice.randint(1, 4)):
+        match = dice.choice(list(re.finditer(r"(?<=: )[\w./$()-]+", text)))
+        word = dice.choice(words)
+        text = text[: match.start()] + (json.dumps(word) if dice.random() < 0.8 else word) + text[match.end() :]
+    return text
+
+
 def texts(count: int, seed: int) -> Iterator[tuple[str, str]]:
     """Pairs of what it is and the text."""
     dice = random.Random(seed)  # noqa: S311 - it makes texts, not secrets
@@ -121,7 +132,7 @@ def texts(count: int, seed: int) -> Iterator[tuple[str, str]]:
     yield from bombs[:count]
     for number in range(count - len(bombs)):
         if number % 2:
-            yield "manifest", spoiled(MANIFEST, dice, words)
+            yield "manifest", dice.choice([spoiled, revalued])(MANIFEST, dice, words)
         else:
             yield "command", spoiled(dice.choice(COMMANDS), dice, words)
 

@@ -9,7 +9,7 @@ _SECRET_PARTS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENT
 _SECRET_DESTINATIONS = {"api_key", "admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b"}
 # Keys as their makers shape them; a folder may be called hf_models.
 _LOOKS_SECRET = re.compile(
-    r"(?<![A-Za-z0-9])((hf_|ghp_|nvapi-|glpat-|AKIA)[A-Za-z0-9]{16,}|(sk-|xox[bp]-|eyJ)[\w.-]{16,})"
+    r"(hf_|ghp_|nvapi-|glpat-|AKIA)[A-Za-z0-9]{16,}|(?<![A-Za-z0-9])(sk-|xox[bp]-|eyJ)[\w.-]{16,}"
 )
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _HARMLESS = re.compile(r"|true|false|\d{1,3}", re.IGNORECASE)
