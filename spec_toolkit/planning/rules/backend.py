@@ -14,7 +14,7 @@ from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import EAGLE_FAMILY, Family, Generation
 from spec_toolkit.planning.situation import Situation
 
-REFUSED_BY_ENGINE = frozenset({"backend.page-tree", "backend.gemma", "backend.flex"})
+REFUSED_BY_ENGINE = frozenset({"backend.page-tree", "backend.gemma", "backend.flex", "backend.sparse-kernels"})
 
 _FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
 _TREES_OVER_PAGES = frozenset({"flashinfer", "fa3", "triton"})
@@ -131,6 +131,33 @@ def sparse_attention(situation: Situation) -> Iterator[Finding]:
             yield warn("backend.sparse", field, found, "only 'dsa' reads the model's sparse indices", remedy)
 
 
+def sparse_kernels(situation: Situation) -> Iterator[Finding]:
+    """Under 'dsa' stand two kernels, for prefill and for decode."""
+    if resolved.family_of(situation.target) is not Family.DSA:
+        return
+    asked = situation.arguments
+    chosen = {"dsa_prefill_backend": asked.dsa_prefill_backend, "dsa_decode_backend": asked.dsa_decode_backend}
+    for field, name in chosen.items():
+        if name == "triton":
+            why = "for sparse attention it is ROCm's alone"
+            yield refuse(
+                "backend.sparse-kernels",
+                field,
+                "is triton",
+                why,
+                "Leave it out: flashmla_kv on Hopper, trtllm on Blackwell.",
+            )
+        elif name == "tilelang" and {*chosen.values()} != {"tilelang"} and resolved.kv_is_fp8(situation):
+            why = "it lays an FP8 cache out in its own way, and the other phase would read it in another"
+            yield refuse(
+                "backend.sparse-kernels",
+                field,
+                "is tilelang, in one phase of two",
+                why,
+                "Write it for both, or for none.",
+            )
+
+
 def gemma(situation: Situation) -> Iterator[Finding]:
     """C028: heads of 512 and windows between full layers."""
     if resolved.family_of(situation.target) is not Family.GEMMA4:
@@ -198,4 +225,15 @@ def _said(name: str, asked: bool) -> str:
     return name if asked else f"{name}, which the engine takes here"
 
 
-RULES = (chain_only, assistant_tree, ngram_pages, can_draft, sparse_attention, gemma, v4, on_this_gpu, of_its_kind)
+RULES = (
+    chain_only,
+    assistant_tree,
+    ngram_pages,
+    can_draft,
+    sparse_attention,
+    sparse_kernels,
+    gemma,
+    v4,
+    on_this_gpu,
+    of_its_kind,
+)

@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.model import DsaAttention, WindowedAttention
 from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.planning.rules import resolved
+from spec_toolkit.planning.rules.resolved import Generation
 from spec_toolkit.planning.situation import Situation
 
 REFUSED_BY_ENGINE = frozenset(
     {
         *("layout.dp-attention", "layout.nodes", "layout.copies-over-nodes", "layout.copies-and-ranks", "layout.cp"),
-        *("layout.moe-dp", "layout.overlap-two-batches"),
+        *("layout.moe-dp", "layout.overlap-two-batches", "layout.exchange"),
     }
 )
 
+_SIZES = ("tp_size", "dp_size", "ep_size", "pp_size", "attn_dp_size", "attn_cp_size", "moe_dp_size", "nnodes")
 # Exchanges that make every rank of tp an expert rank, whatever ep_size says.
 _SPANS_TP = frozenset(
     {
@@ -30,7 +33,19 @@ _SPANS_TP = frozenset(
 def copies_of(situation: Situation) -> int:
     """Whole copies of the model."""
     asked = situation.arguments
-    return 1 if asked.enable_dp_attention or asked.attn_dp_size is not None else asked.dp_size or 1
+    return 1 if asked.enable_dp_attention or asked.attn_dp_size is not None else _size(asked.dp_size)
+
+
+def sizes(situation: Situation) -> Iterator[Finding]:
+    for where in _SIZES:
+        value = getattr(situation.arguments, where)
+        if value is not None and value < 1:
+            yield refuse("layout.size", where, f"is {value}", "a layout counts from 1", "Leave it out, or write one.")
+
+
+def _size(asked: int | None) -> int:
+    """What is refused above is taken for 1, so that the other rules can go on."""
+    return max(1, asked or 1)
 
 
 def dp_field(situation: Situation) -> str:
@@ -38,12 +53,12 @@ def dp_field(situation: Situation) -> str:
 
 
 def attention_ranks(situation: Situation) -> Iterator[Finding]:
-    asked, tp = situation.arguments, situation.arguments.tp_size or 1
-    ranks = asked.attention_dp
-    if ranks < 1 or tp % ranks:
+    asked, tp = situation.arguments, _size(situation.arguments.tp_size)
+    ranks = _size(asked.attention_dp)
+    if tp % ranks:
         why, remedy = f"attention ranks lie inside tp {tp}", "Choose a divisor of tp."
         yield refuse("layout.dp-attention", dp_field(situation), f"is {ranks}", why, remedy)
-    if (asked.attn_dp_size or 1) > 1 and (asked.dp_size or 1) > 1 and not asked.enable_dp_attention:
+    if _size(asked.attn_dp_size) > 1 and _size(asked.dp_size) > 1 and not asked.enable_dp_attention:
         found = f"is {asked.dp_size}, with attn_dp_size {asked.attn_dp_size}"
         why = "the engine does not combine copies of the model with ranks of attention data parallelism"
         yield refuse("layout.copies-and-ranks", "dp_size", found, why, "Keep one of the two.")
@@ -54,29 +69,29 @@ def attention_ranks(situation: Situation) -> Iterator[Finding]:
 
 
 def context_ranks(situation: Situation) -> Iterator[Finding]:
-    asked, tp = situation.arguments, situation.arguments.tp_size or 1
-    cp, moe_dp = asked.attn_cp_size or 1, asked.moe_dp_size or 1
-    if cp > 1 and tp % (asked.attention_dp * cp):
+    asked, tp = situation.arguments, _size(situation.arguments.tp_size)
+    cp, moe_dp = _size(asked.attn_cp_size), _size(asked.moe_dp_size)
+    if cp > 1 and tp % (_size(asked.attention_dp) * cp):
         inside = f" with attn_dp {asked.attention_dp}" if asked.attention_dp > 1 else ""
         why = f"ranks of context parallelism lie inside tp {tp}{inside}"
         yield refuse("layout.cp", "attn_cp_size", f"is {cp}", why, "Choose one that divides it.")
     if moe_dp == 1:
         return
-    where, found, experts = "moe_dp_size", f"is {moe_dp}", asked.ep_size or 1
+    where, found, experts = "moe_dp_size", f"is {moe_dp}", _size(asked.ep_size)
     if asked.moe_a2a_backend in _SPANS_TP:
         experts = tp
     if tp % moe_dp or (experts > 1 and experts * moe_dp != tp):
         why = f"it must divide tp {tp}" + (f", and with ep_size {experts} make it up" if experts > 1 else "")
         yield refuse("layout.moe-dp", where, found, why, "Choose other sizes.")
-    elif (asked.pp_size or 1) > 1:
+    elif _size(asked.pp_size) > 1:
         yield refuse("layout.moe-dp", where, found, f"it goes with one pipeline stage, and pp_size is {asked.pp_size}")
     elif cp != moe_dp:
         yield refuse("layout.moe-dp", where, found, f"above 1 it equals attn_cp_size, which is {cp}")
 
 
 def experts(situation: Situation) -> Iterator[Finding]:
-    asked, tp = situation.arguments, situation.arguments.tp_size or 1
-    ep = asked.ep_size or 1
+    asked, tp = situation.arguments, _size(situation.arguments.tp_size)
+    ep = _size(asked.ep_size)
     if asked.moe_a2a_backend in _SPANS_TP:
         if asked.ep_size not in {None, tp}:
             why = f"with {asked.moe_a2a_backend} every rank of tp is an expert rank, and the engine takes {tp}"
@@ -96,7 +111,7 @@ def experts(situation: Situation) -> Iterator[Finding]:
 
 def heads(situation: Situation) -> Iterator[Finding]:
     shape, asked = situation.target.shape, situation.arguments
-    across = (asked.tp_size or 1) // max(1, asked.attention_dp) // max(1, asked.attn_cp_size or 1)
+    across = _size(asked.tp_size) // _size(asked.attention_dp) // _size(asked.attn_cp_size)
     if shape is None or across <= 1:
         return
     attention = shape.attention
@@ -114,9 +129,9 @@ def heads(situation: Situation) -> Iterator[Finding]:
 
 
 def nodes(situation: Situation) -> Iterator[Finding]:
-    asked, count = situation.arguments, situation.arguments.nnodes or 1
-    size = (asked.tp_size or 1) * (asked.pp_size or 1)
-    if count < 1 or size % count:
+    asked, count = situation.arguments, _size(situation.arguments.nnodes)
+    size = _size(asked.tp_size) * _size(asked.pp_size)
+    if size % count:
         why = f"tp_size times pp_size is {size}, and nodes share the ranks evenly"
         yield refuse("layout.nodes", "nnodes", f"is {count}", why, "Choose a divisor.")
     if copies_of(situation) > 1 and count > 1:
@@ -134,9 +149,9 @@ def gpus(situation: Situation) -> Iterator[Finding]:
     if site.gpu in {None, "cpu"}:
         return
     copies = copies_of(situation)
-    needed = (asked.tp_size or 1) * (asked.pp_size or 1) * copies
-    parts = [f"tp {asked.tp_size or 1}"]
-    parts += [f"{word} {value}" for word, value in (("pp", asked.pp_size or 1), ("dp", copies)) if value > 1]
+    needed = _size(asked.tp_size) * _size(asked.pp_size) * copies
+    parts = [f"tp {_size(asked.tp_size)}"]
+    parts += [f"{word} {value}" for word, value in (("pp", _size(asked.pp_size)), ("dp", copies)) if value > 1]
     found = f"takes {needed} GPUs ({', '.join(parts)})"
     has = f"{site.nodes} x {site.gpus_per_node}" if site.nodes > 1 else f"{site.ranks}"
     if needed > site.ranks:
@@ -149,17 +164,17 @@ def gpus(situation: Situation) -> Iterator[Finding]:
             f"the hardware has {has}: the others would stand idle",
             "Raise tp, or ask for fewer.",
         )
-    if (asked.nnodes or 1) != site.nodes and needed > site.gpus_per_node:
-        why = f"one node has {site.gpus_per_node} GPUs, and the engine on it would look for {-(-needed // (asked.nnodes or 1))}"
+    if _size(asked.nnodes) != site.nodes and needed > site.gpus_per_node:
+        why = f"one node has {site.gpus_per_node} GPUs, and the engine on it would look for {-(-needed // _size(asked.nnodes))}"
         yield refuse(
-            "layout.node-count", "nnodes", f"is {asked.nnodes or 1}, on {site.nodes}", why, f"Write {site.nodes}."
+            "layout.node-count", "nnodes", f"is {_size(asked.nnodes)}, on {site.nodes}", why, f"Write {site.nodes}."
         )
 
 
 def network(situation: Situation) -> Iterator[Finding]:
     """C103: without a word the collectives take the first interface they find, and that is seldom the fast one."""
     asked = situation.arguments
-    if (asked.nnodes or 1) == 1:
+    if _size(asked.nnodes) == 1:
         return
     if asked.dist_init_addr is None:
         why = "every node would wait for the others at an address of its own"
@@ -186,7 +201,7 @@ def two_batches(situation: Situation) -> Iterator[Finding]:
     if not asked.enable_two_batch_overlap:
         return
     where, found = "enable_two_batch_overlap", "is asked for"
-    if asked.moe_a2a_backend in {None, "none"} and asked.attention_dp == 1:
+    if asked.moe_a2a_backend in {None, "none"} and _size(asked.attention_dp) == 1:
         why = "without an expert exchange it needs attention data parallelism"
         yield refuse("layout.overlap-two-batches", where, found, why, "Write one of the two, or leave it out.")
     attention = shape.attention if shape is not None else None
@@ -195,4 +210,48 @@ def two_batches(situation: Situation) -> Iterator[Finding]:
         yield refuse("layout.overlap-two-batches", where, found, why, "Leave it out.")
 
 
-RULES = (attention_ranks, context_ranks, experts, heads, nodes, gpus, network, two_batches)
+def exchanges(situation: Situation) -> Iterator[Finding]:
+    """What an exchange between experts asks of the layout under it."""
+    asked, name = situation.arguments, situation.arguments.moe_a2a_backend
+    ranks = _size(asked.attention_dp)
+    where, found = "moe_a2a_backend", f"is {name}"
+    if name in {"flashinfer", "flashinfer_megamoe"} and ranks != _size(asked.tp_size):
+        why = f"every rank of tp {_size(asked.tp_size)} must hold requests of its own, and {ranks} do"
+        yield refuse("layout.exchange", where, found, why, "Write attn_dp_size equal to tp_size, or another exchange.")
+    if name == "pplx" and ranks < 2:
+        why = "it needs two ranks of attention data parallelism or more"
+        yield refuse("layout.exchange", where, found, why, "Write attn_dp_size, or another exchange.")
+    generation = resolved.generation_of(situation.site)
+    if name == "flashinfer_megamoe" and generation not in {None, Generation.BLACKWELL}:
+        yield refuse(
+            "layout.exchange",
+            where,
+            f"{found}, on {situation.site.gpu}",
+            "its kernels need a B200 or B300",
+            "Use another.",
+        )
+    if name == "deepep_v2" and asked.enable_two_batch_overlap:
+        yield refuse(
+            "layout.exchange",
+            where,
+            f"{found}, with two batches",
+            "it cannot overlap them",
+            "Leave one of the two out.",
+        )
+    draft = asked.speculative_moe_a2a_backend or name
+    if draft == "deepep_v2" and resolved.algorithm_of(situation) not in {None, "NGRAM"}:
+        why = "the engine does not take deepep_v2 for a draft, which follows the target where nothing is said"
+        remedy = "Write another for the draft."
+        yield refuse(
+            "layout.exchange",
+            "speculative_moe_a2a_backend",
+            "is deepep_v2" if asked.speculative_moe_a2a_backend else "is left out",
+            why,
+            remedy,
+        )
+    if name == "deepep" and asked.deepep_mode == "normal":
+        why = "its normal mode cannot be captured, and the engine runs every batch without a graph"
+        yield warn("layout.exchange-without-graphs", "deepep_mode", "is normal", why, "Write low_latency, or auto.")
+
+
+RULES = (sizes, attention_ranks, context_ranks, experts, heads, nodes, gpus, network, two_batches, exchanges)

@@ -158,3 +158,25 @@ def test_some_backends_are_for_models_without_mla(name: str | None, found: int) 
         said(backend.of_its_kind(launch(V3, attention_backend=name)))
         == [("backend.kind", "refuse", "attention_backend")] * found
     )
+
+
+_FP8 = {"kv_cache_dtype": "fp8_e4m3"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param({"dsa_decode_backend": "triton"}, ["dsa_decode_backend"], id="rocms"),
+        pytest.param({"dsa_prefill_backend": "tilelang", **_FP8}, ["dsa_prefill_backend"], id="tilelang-in-one-phase"),
+        pytest.param(
+            {"dsa_prefill_backend": "tilelang", "dsa_decode_backend": "tilelang", **_FP8}, [], id="near-miss-both"
+        ),
+        pytest.param({"dsa_prefill_backend": "tilelang", "kv_cache_dtype": "bfloat16"}, [], id="near-miss-bfloat16"),
+        pytest.param({"dsa_decode_backend": "flashmla_kv", **_FP8}, [], id="near-miss-another"),
+    ],
+)
+def test_sparse_attentions_two_kernels_read_one_cache(asked: dict[str, Any], expected: list[str]) -> None:
+    assert said(backend.sparse_kernels(launch(GLM, **asked))) == [
+        ("backend.sparse-kernels", "refuse", where) for where in expected
+    ]
+    assert not said(backend.sparse_kernels(launch(V3, **asked)))

@@ -204,3 +204,57 @@ def test_several_nodes_are_told_where_to_meet(
 )
 def test_two_batches_overlap_where_something_is_exchanged(given: Any, found: int) -> None:
     assert [rule for rule, _, _ in said(parallel.two_batches(given))] == ["layout.overlap-two-batches"] * found
+
+
+@pytest.mark.parametrize(
+    "where", ["tp_size", "dp_size", "ep_size", "pp_size", "attn_dp_size", "attn_cp_size", "moe_dp_size", "nnodes"]
+)
+@pytest.mark.parametrize(("size", "found"), [(0, 1), (-1, 1), (1, 0), (None, 0)])
+def test_a_layout_counts_from_one(where: str, size: int | None, found: int) -> None:
+    given = launch(**{where: size})
+    assert said(parallel.sizes(given)) == [("layout.size", "refuse", where)] * found
+    assert not [f for rule in parallel.RULES[1:] for f in rule(given)]
+
+
+_DP8 = {"tp_size": 8, "attn_dp_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param({"tp_size": 8, "moe_a2a_backend": "flashinfer"}, ["moe_a2a_backend"], id="flashinfer-alone"),
+        pytest.param({**_DP8, "moe_a2a_backend": "flashinfer"}, [], id="near-miss-flashinfer"),
+        pytest.param(
+            {"tp_size": 8, "attn_dp_size": 4, "moe_a2a_backend": "flashinfer_megamoe"}, ["moe_a2a_backend"], id="half"
+        ),
+        pytest.param(
+            {**_DP8, "moe_a2a_backend": "flashinfer_megamoe", "gpu": "h200"}, ["moe_a2a_backend"], id="megamoe-hopper"
+        ),
+        pytest.param({**_DP8, "moe_a2a_backend": "flashinfer_megamoe", "gpu": "b200"}, [], id="near-miss-megamoe"),
+        pytest.param({"tp_size": 8, "moe_a2a_backend": "pplx"}, ["moe_a2a_backend"], id="pplx-alone"),
+        pytest.param({"tp_size": 8, "attn_dp_size": 2, "moe_a2a_backend": "pplx"}, [], id="near-miss-pplx"),
+        pytest.param(
+            {"moe_a2a_backend": "deepep_v2", "enable_two_batch_overlap": True}, ["moe_a2a_backend"], id="two-batches"
+        ),
+        pytest.param(
+            {"moe_a2a_backend": "deepep_v2", "speculative_algorithm": "EAGLE"},
+            ["speculative_moe_a2a_backend"],
+            id="a-draft",
+        ),
+        pytest.param({"moe_a2a_backend": "deepep_v2", "speculative_algorithm": "NGRAM"}, [], id="near-miss-ngram"),
+        pytest.param(
+            {"moe_a2a_backend": "deepep_v2", "speculative_algorithm": "EAGLE", "speculative_moe_a2a_backend": "none"},
+            [],
+            id="near-miss-another",
+        ),
+        pytest.param({"moe_a2a_backend": "deepep", "speculative_algorithm": "EAGLE"}, [], id="near-miss-deepep"),
+    ],
+)
+def test_an_exchange_asks_something_of_the_layout(asked: dict[str, Any], expected: list[str]) -> None:
+    assert said(parallel.exchanges(launch(**asked))) == [("layout.exchange", "refuse", where) for where in expected]
+
+
+@pytest.mark.parametrize(("mode", "found"), [("normal", 1), ("low_latency", 0), ("auto", 0), (None, 0)])
+def test_deepeps_normal_mode_runs_without_graphs(mode: str | None, found: int) -> None:
+    expected = [("layout.exchange-without-graphs", "warn", "deepep_mode")] * found
+    assert said(parallel.exchanges(launch(moe_a2a_backend="deepep", deepep_mode=mode))) == expected
