@@ -97,7 +97,7 @@ def make_plan(loaded: LoadedRecipe, tables: Tables, known: Known | None = None) 
     situation = replace(drawn.situation, arguments=corrected(drawn.situation.arguments, changes))
     asked = corrected(drawn.asked, changes)
     measured = known.evidence if known.evidence and evidence.is_usable(recipe, known.evidence) else None
-    findings = [*known.findings, *_of_recipe(loaded.recipe, tables, known), *map(in_recipe, judged)]
+    findings = [*known.findings, *_of_recipe(loaded.recipe, tables, known, first.shape), *map(in_recipe, judged)]
     return Plan(
         name=loaded.name,
         path=loaded.path,
@@ -171,7 +171,7 @@ def _sorted(findings: list[Finding], loaded: LoadedRecipe) -> tuple[Finding, ...
     return tuple(sorted(findings, key=lambda f: (worst_first.index(f.verdict), loaded.line_of(f.where))))
 
 
-def _of_recipe(recipe: Recipe, tables: Tables, known: Known) -> Iterator[Finding]:
+def _of_recipe(recipe: Recipe, tables: Tables, known: Known, drawn: Shape | None) -> Iterator[Finding]:
     """Every rule about a recipe's own keys, by subject."""
     draft, hardware, engine = recipe.draft, recipe.hardware, tables.engine
     model = tables.model(recipe.target.model)
@@ -195,8 +195,8 @@ def _of_recipe(recipe: Recipe, tables: Tables, known: Known) -> Iterator[Finding
     yield from policy.allowed_modes(recipe.policy, draft)
     yield from policy.between(recipe.policy, draft)
     yield from policy.windows(recipe.policy)
-    yield from policy.one_depth(recipe)
-    yield from policy.comes_back(recipe)
+    yield from policy.one_depth(recipe, drawn)
+    yield from policy.comes_back(recipe, drawn)
     yield from policy.room_and_time(recipe)
 
     yield from graphs.order(recipe)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.finding import correct, note, refuse, warn
-from spec_toolkit.planning.rules.shape import STEPPING, derive_shape
+from spec_toolkit.planning.rules.shape import STEPPING, Shape
 from spec_toolkit.planning.runtime import derive_steps, reduced_steps
 from spec_toolkit.recipe.schema import Draft, Policy, Recipe
 from spec_toolkit.terms import Comeback, Method, Mode
@@ -82,9 +82,9 @@ def windows(policy: Policy) -> Iterator[Finding]:
         )
 
 
-def comes_back(recipe: Recipe) -> Iterator[Finding]:
+def comes_back(recipe: Recipe, shape: Shape | None) -> Iterator[Finding]:
     """Speculation that an autoregressive engine stood in for returns at a low rung, where there is one, and at a good moment."""
-    policy, shape = recipe.policy, derive_shape(recipe.draft)
+    policy = recipe.policy
     if shape is None or not {Mode.FULL, Mode.AUTOREGRESSIVE} <= {*policy.allow}:
         return
     fixed = not derive_steps(recipe, shape)
@@ -134,9 +134,9 @@ def room_and_time(recipe: Recipe) -> Iterator[Finding]:
         )
 
 
-def one_depth(recipe: Recipe) -> Iterator[Finding]:
+def one_depth(recipe: Recipe, shape: Shape | None) -> Iterator[Finding]:
     """An engine that cannot change its steps has full and autoregressive only, and the way between them is a restart."""
-    shape, allowed = derive_shape(recipe.draft), {*recipe.policy.allow} & {Mode.REDUCED, Mode.ZERO_DRAFT}
+    allowed = {*recipe.policy.allow} & {Mode.REDUCED, Mode.ZERO_DRAFT}
     if shape is None or recipe.draft.method is Method.NONE or derive_steps(recipe, shape) or not allowed:
         return
     names = ", ".join(sorted(mode.value for mode in allowed))

@@ -133,6 +133,6 @@ def test_a_flag_whose_processes_load_no_patches_is_refused(change: Any, tables: 
 
 def test_a_key_nobody_acts_on_yet_is_said_to_be_one(change: Any) -> None:
     assert rules(features.not_enforced(change())) == []
-    [finding] = features.not_enforced(change(limits__draft_kv_gib=2.0))
-    assert (finding.rule, finding.where) == ("features.not-enforced", "limits.draft_kv_gib")
+    [finding] = features.not_enforced(change(engine__image="lmsysorg/sglang@sha256:" + "0" * 64))
+    assert (finding.rule, finding.where) == ("features.not-enforced", "engine.image")
     assert finding.verdict is Verdict.NOTE

@@ -5,6 +5,7 @@ import pytest
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.rules import policy as rule
+from spec_toolkit.planning.rules.shape import derive_shape
 from spec_toolkit.recipe.schema import Draft, Policy
 from spec_toolkit.terms import Method, Mode
 
@@ -69,7 +70,8 @@ def test_a_window_longer_than_the_dwell_time_is_corrected_and_said() -> None:
     ],
 )
 def test_modes_the_engine_cannot_take_are_said(change: Any, changes: dict[str, Any], expected: list[str]) -> None:
-    assert rules(rule.one_depth(change(**changes))) == expected
+    recipe = change(**changes)
+    assert rules(rule.one_depth(recipe, derive_shape(recipe.draft))) == expected
 
 
 TREE = {"draft__topk": 4, "draft__num_draft_tokens": 8}
@@ -102,7 +104,8 @@ TREE = {"draft__topk": 4, "draft__num_draft_tokens": 8}
 def test_speculation_that_does_not_come_back_by_itself_or_only_at_times_is_said(
     change: Any, changes: dict[str, Any], expected: list[str]
 ) -> None:
-    assert rules(rule.comes_back(change(**changes))) == expected
+    recipe = change(**changes)
+    assert rules(rule.comes_back(recipe, derive_shape(recipe.draft))) == expected
 
 
 @pytest.mark.parametrize(
