@@ -137,6 +137,7 @@ def test_what_there_is_to_say(text, rules):
         pytest.param(f"{SERVER} --model-path 'a/b", "command.quote", id="quote"),
         pytest.param(f"{SERVER} --model-path ${{A", "command.quote", id="brace"),
         pytest.param(f"{SERVER} " + "x" * 70_000, "command.size", id="large"),
+        pytest.param("A=" + "x" * 1000 + f"\n{SERVER} " + "$A " * 600, "command.size", id="variables"),
         pytest.param("A=xxxxxxxxxxxxxxxx\n" + "A=$A$A$A$A\n" * 30 + f"{SERVER} $A", "command.size", id="bomb"),
     ],
 )

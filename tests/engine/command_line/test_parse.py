@@ -229,6 +229,9 @@ lines = st.lists(st.one_of(flags, values, values, st.tuples(flags, values).map("
 
 @given(lines)
 @example(["--tp", "8", "--", "--tp"])
+@example(["--served-model-name", "-a b"])
+@example(["--served-model-name", "-a"])
+@example(["--chunked-prefill-size", "-1"])
 @example(["--cuda-graph-bs-decode", "1", "--", "2"])
 def test_reads_and_refuses_exactly_what_pythons_own_parser_does(line):
     if any(word.partition("=")[0] in RETIRED for word in line):
