@@ -96,7 +96,7 @@ def draft_model(situation: Situation) -> Iterator[Finding]:
     algorithm, named = resolved.algorithm_of(situation), situation.arguments.speculative_draft_model_path
     if algorithm is None or named is not None or situation.draft is not None:
         return
-    where, found = "speculative_draft_model_path", "is left out"
+    where, found = "speculative_draft_model_path", "names no model"
     if algorithm in _NEEDS_A_MODEL:
         why = f"the draft of {algorithm} is a model of its own"
         yield refuse("features.draft-model", where, found, why, "Name the draft model.")

@@ -9,8 +9,6 @@ from spec_toolkit.planning.rules.shape import STEPPING
 from spec_toolkit.recipe.schema import Draft, Recipe
 from spec_toolkit.terms import LOSSY, Acceptance, Method
 
-_NEEDS_A_MODEL = frozenset({Method.EAGLE3, Method.FROZEN_KV_MTP, Method.STANDALONE})
-
 
 def method_planned(draft: Draft) -> Iterator[Finding]:
     planned = STEPPING | {Method.DSPARK, Method.NONE}
@@ -21,7 +19,8 @@ def method_planned(draft: Draft) -> Iterator[Finding]:
 
 
 def draft_model(draft: Draft) -> Iterator[Finding]:
-    if draft.method in _NEEDS_A_MODEL and draft.model == "same":
+    """The engine knows no such algorithm until it has seen an assistant; of the others see `algorithm.draft_model`."""
+    if draft.method is Method.FROZEN_KV_MTP and draft.model == "same":
         why = f"a draft of method {draft.method.value} is a model of its own"
         yield refuse("features.draft-model", "draft.model", "is 'same'", why, "Name the draft model.")
 

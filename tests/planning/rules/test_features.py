@@ -33,14 +33,14 @@ def test_what_cannot_be_planned_is_refused(method: str, found: int) -> None:
 @pytest.mark.parametrize(
     ("method", "model", "found"),
     [
-        ("eagle3", "same", 1),
-        ("eagle3", "org/draft", 0),
         ("frozen_kv_mtp", "same", 1),
+        ("frozen_kv_mtp", "org/draft", 0),
+        ("eagle3", "same", 0),
         ("mtp", "same", 0),
         ("none", "same", 0),
     ],
 )
-def test_a_draft_that_is_a_model_of_its_own_is_named(method: str, model: str, found: int) -> None:
+def test_an_assistant_is_named(method: str, model: str, found: int) -> None:
     assert rules(features.draft_model(Draft(method=Method(method), model=model))) == ["features.draft-model"] * found
 
 
