@@ -80,7 +80,6 @@ def steps_missing(draft: Draft, model: ModelFacts | None) -> Iterator[Finding]:
 
 
 def tree_width(draft: Draft) -> Iterator[Finding]:
-    """Left out, nothing can be asked of the engine; one that is too wide is `engine_shape`'s, of a recipe and a command alike."""
     if draft.method not in STEPPING or draft.topk == 1 or draft.num_steps is None:
         return
     largest = largest_tree(draft.num_steps, draft.topk)
@@ -90,10 +89,21 @@ def tree_width(draft: Draft) -> Iterator[Finding]:
         yield refuse(
             "shape.tree-width", "draft.num_draft_tokens", "is left out", why, f"Write one from 2 to {largest}."
         )
+    elif draft.num_draft_tokens > largest:
+        found = f"is {draft.num_draft_tokens}"
+        yield refuse(
+            "shape.tree-width",
+            "draft.num_draft_tokens",
+            found,
+            f"{tree} offers {largest}, root included",
+            f"Write at most {largest}.",
+        )
 
 
 def block_only_dspark(draft: Draft) -> Iterator[Finding]:
-    """Of what a block has not; a block where there is none is `engine_shape`'s, of a recipe and a command alike."""
+    if draft.block_tokens is not None and draft.method is not Method.DSPARK:
+        why = f"{draft.method.value} drafts no block"
+        yield refuse("shape.block-only-dspark", "draft.block_tokens", f"is {draft.block_tokens}", why, "Leave it out.")
     if draft.method is Method.DSPARK:
         for key in ("num_steps", "num_draft_tokens"):
             value = getattr(draft, key)

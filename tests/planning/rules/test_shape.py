@@ -65,12 +65,15 @@ def test_steps_are_asked_for_where_there_are_steps(method: Method, found: int) -
 @pytest.mark.parametrize(
     ("steps", "topk", "width", "found"),
     [
-        pytest.param(3, 4, 37, 0, id="written"),
+        pytest.param(1, 4, 5, 0, id="one-step-all-of-it"),
+        pytest.param(1, 4, 6, 1, id="one-step-one-too-many"),
+        pytest.param(3, 4, 37, 0, id="three-steps-all-of-it"),
+        pytest.param(3, 4, 38, 1, id="three-steps-one-too-many"),
         pytest.param(3, 4, None, 1, id="left-out"),
         pytest.param(3, 1, None, 0, id="near-miss-a-chain"),
     ],
 )
-def test_how_much_of_a_tree_is_verified_is_written(steps: int, topk: int, width: int | None, found: int) -> None:
+def test_a_tree_verifies_at_most_what_it_offers(steps: int, topk: int, width: int | None, found: int) -> None:
     given = draft(num_steps=steps, topk=topk, num_draft_tokens=width)
     assert [finding.rule for finding in shape.tree_width(given)] == ["shape.tree-width"] * found
 
@@ -79,6 +82,7 @@ def test_how_much_of_a_tree_is_verified_is_written(steps: int, topk: int, width:
     ("given", "where"),
     [
         pytest.param(draft(Method.DSPARK, block_tokens=5), [], id="a-block"),
+        pytest.param(draft(num_steps=3, block_tokens=5), ["draft.block_tokens"], id="a-block-for-mtp"),
         pytest.param(draft(Method.DSPARK, num_steps=3), ["draft.num_steps"], id="steps-for-dspark"),
         pytest.param(
             draft(Method.DSPARK, num_steps=3, num_draft_tokens=4),
@@ -87,7 +91,7 @@ def test_how_much_of_a_tree_is_verified_is_written(steps: int, topk: int, width:
         ),
     ],
 )
-def test_a_block_has_no_steps(given: Draft, where: list[str]) -> None:
+def test_only_dspark_drafts_a_block_and_it_has_no_steps(given: Draft, where: list[str]) -> None:
     assert [finding.where for finding in shape.block_only_dspark(given)] == where
 
 
