@@ -10,6 +10,7 @@ from spec_toolkit.errors import Finding, RecipeError
 from spec_toolkit.recipe.documents import Plain, read_documents
 
 _FLAG = "--config"
+_SPELLINGS = {_FLAG, "--confi", "--conf"}  # abbreviations that the parser takes, and then nobody reads the file
 _WOULD_NOT_START = "the engine would not start"
 
 
@@ -36,18 +37,19 @@ def _split(words: Sequence[Word]) -> tuple[list[Word], list[Word], list[Finding]
     findings: list[Finding] = []
     rest = iter(words)
     for word in rest:
-        if word.text == _FLAG:
-            file = next(rest, None)
-            if file is None:
-                findings.append(refuse("command.missing-value", _FLAG, "has no value", _WOULD_NOT_START))
-            else:
-                files.append(file)
-        elif word.text.startswith(f"{_FLAG}="):
-            files.append(Word(word.text.partition("=")[2], word.unknown))
-            why = "the engine reads the file only where flag and name are two words"
-            findings.append(correct("command.config-ignored", word.text[:60], "would be ignored", why, f"Write {_FLAG} {shown(files[-1].text)}."))  # fmt: skip
-        else:
+        name, joined, value = word.text.partition("=")
+        if name not in _SPELLINGS:
             kept.append(word)
+            continue
+        file = Word(value, word.unknown) if joined else next(rest, None)
+        if file is None:
+            findings.append(refuse("command.missing-value", _FLAG, "has no value", _WOULD_NOT_START))
+            continue
+        files.append(file)
+        if word.text != _FLAG:
+            found, why = "would be ignored", "the engine reads the file only behind the whole word --config and a blank"
+            remedy = f"Read as it was meant: write {_FLAG} {shown(file.text)}."
+            findings.append(correct("command.config-ignored", shown(word.text), found, why, remedy))
     return kept, files, findings
 
 

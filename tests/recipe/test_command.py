@@ -204,6 +204,9 @@ def test_a_config_file_is_merged_as_the_engine_does(held, words, asked):
         pytest.param("tp_size: 8\n", "--config x.yaml --model a/b", "command.unknown-flag", Verdict.REFUSE, id="underscore"),
         pytest.param("tp-size: 8\n", "--config x.yaml --config x.yaml --model a/b", "command.config-file", Verdict.REFUSE, id="twice"),
         pytest.param("tp-size: 8\n", "--config=x.yaml --model a/b", "command.config-ignored", Verdict.CORRECT, id="joined"),
+        pytest.param(
+            "tp-size: 8\n", "--conf x.yaml --model a/b", "command.config-ignored", Verdict.CORRECT, id="abbreviated"
+        ),
         pytest.param("tp-size: 8\n", "--model a/b --config", "command.missing-value", Verdict.REFUSE, id="no-name"),
     ],
 )  # fmt: skip
