@@ -6,9 +6,10 @@ world refuses, and its class says what the caller does next. Both are made of th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Self
+
+from msgspec import Struct
 
 Change = tuple[str, str | int | float | bool | tuple[int, ...] | None]  # what, and its value; None: left out
 
@@ -20,8 +21,7 @@ class Verdict(Enum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing there is to say about a recipe, a machine or an engine."""
 
     rule: str  # dotted words, stable: "shape.chain-width"

@@ -5,8 +5,9 @@ pool is laid out, and the engine sizes each by a rule of its own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Origin(Enum):
@@ -16,8 +17,7 @@ class Origin(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MlaAttention:
+class MlaAttention(Struct, frozen=True, kw_only=True):
     """DeepSeek V3: one latent per token and layer, the same on every rank of tensor parallelism."""
 
     kv_lora_rank: int
@@ -28,8 +28,7 @@ class MlaAttention:
     num_heads: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DsaAttention:
+class DsaAttention(Struct, frozen=True, kw_only=True):
     """DeepSeek V3.2, GLM-5: the latent of MLA, and an indexer whose keys live on some of the layers."""
 
     mla: MlaAttention
@@ -40,8 +39,7 @@ class DsaAttention:
     shared_in_draft: bool  # the draft's steps share the first step's indices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressedAttention:
+class CompressedAttention(Struct, frozen=True, kw_only=True):
     """DeepSeek V4: a window, and pools that keep one entry for 4 or for 128 tokens."""
 
     num_heads: int
@@ -58,8 +56,7 @@ class CompressedAttention:
     compress_ratios_draft: tuple[int, ...]  # of the MTP layer or of DSpark's stages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowedAttention:
+class WindowedAttention(Struct, frozen=True, kw_only=True):
     """Gemma 4: most layers see a window, the others everything; some reuse the KV of an earlier layer."""
 
     num_heads: int
@@ -77,8 +74,7 @@ class WindowedAttention:
 Attention = MlaAttention | DsaAttention | CompressedAttention | WindowedAttention
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
+class Experts(Struct, frozen=True, kw_only=True):
     routed: int
     per_token: int
     shared: int
@@ -87,8 +83,7 @@ class Experts:
     beside_dense: bool = False  # Gemma 4: every layer has a dense part too
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShape:
+class ModelShape(Struct, frozen=True, kw_only=True):
     layers: int
     hidden_size: int
     intermediate_size: int  # of the dense layers; 0: there are none
@@ -101,8 +96,7 @@ class ModelShape:
     tied_embeddings: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisionTower:
+class VisionTower(Struct, frozen=True, kw_only=True):
     """Of a model that sees images; the engine keeps more memory free for a larger one."""
 
     layers: int
@@ -128,8 +122,7 @@ class Inside(Enum):
     DSPARK = "dspark"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
+class Quantization(Struct, frozen=True, kw_only=True):
     """config.json's quantization_config, as far as rules look at it; all None: the checkpoint is not quantised."""
 
     method: str | None = None  # quant_method: fp8, modelopt, compressed-tensors, quark
@@ -139,15 +132,13 @@ class Quantization:
     ignored: tuple[str, ...] = ()  # modules that are not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class Tensor(Struct, frozen=True, kw_only=True):
     bytes: int | None  # None: only its name is known, from the index
     dtype: str | None = None  # as safetensors spells it: BF16, F8_E4M3, U8
     shape: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Struct, frozen=True, kw_only=True):
     """None: not known. A rule that needs what is not known says nothing, or says that it could not look."""
 
     name: str  # repository or folder, as the recipe or command has it
@@ -171,7 +162,7 @@ class Model:
     dspark_block_size: int | None = None
     vision: VisionTower | None = None  # vision_config's; None: none, or not known
     tokenizer: str | None = None  # "sha256:..." over vocabulary, merges, special tokens and chat template
-    tensors: Mapping[str, Tensor] | None = field(default=None, repr=False)  # from the weight index or headers
+    tensors: Mapping[str, Tensor] | None = None  # from the weight index or headers
     unindexed_files: tuple[str, ...] = ()  # weight files in the folder that the index does not name
 
     @property

@@ -4,8 +4,9 @@
 model's `says`, never guessed.
 """
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.checkpoint import model_folder

@@ -4,8 +4,10 @@ nothing.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import FactsError, Finding, RecipeError, Verdict
@@ -28,8 +30,7 @@ from spec_toolkit.recipe.schema import Hardware
 _GPU_LABEL = "nvidia.com/gpu.product"  # of a node: NVIDIA-H200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Struct, frozen=True, kw_only=True):
     """What a person says of the machines; None: not said."""
 
     gpu: str | None = None
@@ -37,8 +38,7 @@ class Given:
     nodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     name: str  # what was looked at
     machine: str  # "2 nodes of 8 H200"
     findings: tuple[Finding, ...]  # worst first
@@ -70,7 +70,7 @@ def check_pods(pods: Sequence[PodLaunch], given: Given, tables: Tables) -> tuple
     checked: list[Checked] = []
     for number, (pod, (situation, read)) in enumerate(zip(pods, drawn, strict=True)):
         launch = (*pod.launch.findings, *read, *map(in_command, judge_command(situation)), *pairs.get(number, ()))
-        around = judge_pod(Deployed(pod=pod, situation=situation))
+        around = judge_pod(Deployed(pod=pod, situation=situation, beside=tuple(pods)))
         name = f"{pod.object_kind} {pod.object_name}" + (f", {pod.role}" if pod.role else "")
         checked.append(_checked(name, situation, (*(_in_pod(pod, finding) for finding in launch), *around)))
     return tuple(checked)

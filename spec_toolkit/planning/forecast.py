@@ -1,6 +1,6 @@
 """What a launch will have room for and what its drafts may be worth, before anything runs. Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from spec_toolkit.facts.evidence import Evidence
 from spec_toolkit.facts.records import Tables
@@ -11,8 +11,7 @@ from spec_toolkit.planning.situation import Situation
 from spec_toolkit.planning.speed.outlook import Outlook, derive_outlook
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(Struct, frozen=True, kw_only=True):
     ledger: Ledger  # of one rank's memory
     admission: Admission | None  # None: neither the launch nor the engine names a cap
     outlook: Outlook | None  # None: nothing is drafted

@@ -6,15 +6,15 @@ the recipe's key or the command's flag.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.facts.model import Model
 from spec_toolkit.facts.records import EngineFacts, GpuFacts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Struct, frozen=True, kw_only=True):
     """The machines a launch is for."""
 
     gpu: str | None = None  # a recipe's word: h200; None: not said
@@ -27,8 +27,7 @@ class Site:
         return self.gpus_per_node * self.nodes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pins:
+class Pins(Struct, frozen=True, kw_only=True):
     """Versions that a launch is bound to; None: not said."""
 
     sglang: str | None = None  # "0.5.23"; of the recipe, of the image's tag, of the command
@@ -38,8 +37,7 @@ class Pins:
     compute_capabilities: tuple[tuple[int, int], ...] | None = None  # that the image's kernels are built for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(Struct, frozen=True, kw_only=True):
     """What clients will do; None: not said."""
 
     peak_concurrency: int | None = None  # requests at once
@@ -48,8 +46,7 @@ class Workload:
     canary_prompt_tokens: int | None = None  # the longest prompt that is tried before traffic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class Caps(Struct, frozen=True, kw_only=True):
     """What a draft may take of one rank's memory; None: no cap."""
 
     draft_weights_gib: float | None = None
@@ -58,8 +55,7 @@ class Caps:
     may_run_autoregressive: bool = True  # where a cap is exceeded; False: the launch is refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """What somebody saw on one rank of such a launch, in GiB; it goes before what is counted. None: nobody said."""
 
     memory_gib: float | None = None  # of the GPU
@@ -74,8 +70,7 @@ class Measured:
     autoregressive_spare_gib: float | None = None  # what was free then, after graphs were captured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(Struct, frozen=True, kw_only=True):
     arguments: Arguments
     target: Model
     draft: Model | None  # None: none, or the head ships in the target's checkpoint

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.errors import RecipeError, Verdict
 from spec_toolkit.facts.known import load_tables

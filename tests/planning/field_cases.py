@@ -1,15 +1,17 @@
 """Reads tests/cases/*.yaml and asks every rule about each situation in them."""
 
+import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict
@@ -187,7 +189,7 @@ def of_recipe(changes: Mapping[str, Any]) -> Iterator[Finding]:
         for name in groups:
             group = group[name]
         group[key] = value
-    yield from make_plan(replace(loaded, recipe=msgspec.convert(data, Recipe)), load_tables()).findings
+    yield from make_plan(dataclasses.replace(loaded, recipe=msgspec.convert(data, Recipe)), load_tables()).findings
 
 
 def build(data: Mapping[str, Any]) -> Situation:

@@ -1,9 +1,9 @@
 """What admission says the engine takes where a launch says nothing, against its own resolver: one process, a fork a launch."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.facts.known import load_tables

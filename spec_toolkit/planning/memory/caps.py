@@ -1,8 +1,9 @@
 """Whether a draft stays within its caps, and what a launch becomes where it does not. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from spec_toolkit.planning.memory.ledger import DRAFT, DRAFT_KV, RESERVE, Ledger
 from spec_toolkit.planning.memory.reserve import GIB, largest_chain
@@ -19,15 +20,13 @@ class Becomes(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excess:
+class Excess(Struct, frozen=True, kw_only=True):
     cap: str  # its key: draft_weights_gib
     limit_gib: float
     takes_gib: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     becomes: Becomes
     excesses: tuple[Excess, ...] = ()
     num_steps: int | None = None  # the most that the caps leave room for, where it becomes narrower

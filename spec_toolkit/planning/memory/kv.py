@@ -13,8 +13,9 @@ srt/mem_cache/deepseek_v4_memory_pool.py; a test runs that code and compares. Fo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from spec_toolkit.facts.model import (
     CompressedAttention,
@@ -49,8 +50,7 @@ _WRITTEN = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestWindows:
+class RequestWindows(Struct, frozen=True, kw_only=True):
     """A window pool that holds what its requests can need at worst, instead of a share of the whole (compute_swa_request_cap)."""
 
     tokens_each: int
@@ -61,8 +61,7 @@ class RequestWindows:
         return _ceil_to(self.tokens_each * requests + self.tokens_beside, self.page_size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Storage(Struct, frozen=True, kw_only=True):
     """How KV is stored, beside what the model's shape says."""
 
     dtype: KvDtype
@@ -72,8 +71,7 @@ class Storage:
     request_windows: RequestWindows | None = None  # Gemma 4 without a radix cache; None: by share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestState:
+class RequestState(Struct, frozen=True, kw_only=True):
     """DeepSeek V4's 128:1 rings: rows by request, not by token."""
 
     ring_rows: int
@@ -86,8 +84,7 @@ class RequestState:
         return _ceil_to(rows, 128) * self.row_bytes * self.layers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvBytes:
+class KvBytes(Struct, frozen=True, kw_only=True):
     """Of one rank. `target` and `draft` are bytes per token of the pool (the engine's max_total_num_tokens)."""
 
     dtype: KvDtype

@@ -10,8 +10,9 @@ A line that nobody knows is in the account without a number; what is left is the
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from spec_toolkit.planning.memory.kv import KvBytes
 from spec_toolkit.planning.memory.reserve import GIB, MIB, Need, temporary_slots
@@ -33,8 +34,7 @@ class Place(Enum):
     BEFORE = "before the load"  # taken before the engine measures what is free
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     name: str
     place: Place
     bytes: int | None  # of one rank; None: unknown
@@ -46,8 +46,7 @@ class Line:
         return None if self.bytes is None else self.bytes / GIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(Struct, frozen=True, kw_only=True):
     """One of the inequalities that limit how many requests run at once."""
 
     name: str
@@ -55,8 +54,7 @@ class Bound:
     says: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(Struct, frozen=True, kw_only=True):
     """What an account is drawn up of; bytes, of one rank. None: not known."""
 
     memory: int | None  # of the GPU
@@ -77,8 +75,7 @@ class Demand:
     image_cache: int = 0  # taken out of the pool's share for models that see images
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class Ledger(Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     usable: int | None  # bytes for weights and KV pool
     fraction: float | None

@@ -6,8 +6,9 @@ mixing of residual streams and Gemma 4's towers for images and sound, together t
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from spec_toolkit.facts.model import (
     CompressedAttention,
@@ -33,8 +34,7 @@ class Kind(Enum):
     LAYER_EMBEDDING = "embedding of each layer"
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     kind: Kind
     params: int
 

@@ -4,7 +4,7 @@ Sources: SGLang 0.5.23, srt/mem_cache/allocation_sizing.py (slots of a round) an
 The second is the engine's estimate and no measurement: it counts decode graphs once, of one width, and attention workspaces not at all.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from spec_toolkit.facts.model import VisionTower
 
@@ -36,8 +36,7 @@ def largest_chain(*, slots: float, page_size: int, at_most: int) -> int | None:
     return next(fitting, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
+class Outside(Struct, frozen=True, kw_only=True):
     """What the engine's estimate goes by."""
 
     memory_mib: int
@@ -51,8 +50,7 @@ class Outside:
     decode_tokens: int = 0  # requests x width; counts on a decode engine only
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Need(Struct, frozen=True, kw_only=True):
     """A line of the estimate."""
 
     name: str

@@ -4,11 +4,11 @@ Under adaptive speculation every step count has graphs of its own, and an attent
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
+class Rounds(Struct, frozen=True, kw_only=True):
     """The shapes of a round that an engine is started with."""
 
     steps: tuple[int, ...] = ()  # ascending, 0 included; empty: it does not speculate

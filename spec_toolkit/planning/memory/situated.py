@@ -1,6 +1,6 @@
 """Draws up the account of a launch: of its models, its machine, and what the engine makes of its arguments. Pure."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from spec_toolkit.facts.model import Model
 from spec_toolkit.planning.asked import autoregressive

@@ -14,8 +14,9 @@ charged whole to each rank; the line says which. A draft in the checkpoint share
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from spec_toolkit.facts.model import CompressedAttention, Model, Weights, WindowedAttention
 from spec_toolkit.planning.memory.parameters import Count, Kind, count_draft, count_target
@@ -41,8 +42,7 @@ _MODULES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     tp: int = 1
     attention_dp: int = 1
     attention_cp: int = 1
@@ -71,8 +71,7 @@ class Layout:
         return divided.get(kind, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(Struct, frozen=True, kw_only=True):
     """What a rank holds of one kind."""
 
     kind: Kind | None  # None: what the checkpoint holds beside the kinds that are counted
@@ -81,8 +80,7 @@ class Stored:
     bytes_per_rank: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankWeights:
+class RankWeights(Struct, frozen=True, kw_only=True):
     parts: tuple[Stored, ...]
     says: str  # how it was got, for people
 

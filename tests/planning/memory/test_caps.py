@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.planning.memory.caps import Becomes, caps_of, judge
 from spec_toolkit.planning.memory.ledger import make_ledger

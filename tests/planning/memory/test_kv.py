@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from spec_toolkit.facts.model import DsaAttention, MlaAttention, ModelShape
 from spec_toolkit.planning.memory.kv import KvDtype, Storage, kv_bytes_per_token, resolve_kv_dtype, stores_raw_rows

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.planning.memory.parameters import Count, Kind, count_draft, count_target

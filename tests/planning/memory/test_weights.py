@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.facts.model import Model, Quantization, Weights
 from spec_toolkit.facts.read_model import known_model

@@ -1,7 +1,7 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.planning.rules import algorithm
 from tests.planning.rules.launches import ASSISTANT, GEMMA, V3, V4, launch, said

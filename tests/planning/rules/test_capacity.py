@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.errors import Verdict
 from spec_toolkit.planning.memory.caps import Becomes

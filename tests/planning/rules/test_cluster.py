@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from spec_toolkit.planning.rules import cluster
 from tests.planning.field_cases import build, build_deployed

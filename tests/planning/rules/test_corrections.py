@@ -1,8 +1,7 @@
 """What a finding says is planned instead must be something that nothing is wrong with any more."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict

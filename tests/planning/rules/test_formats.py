@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.facts.model import Experts, ModelShape, Weights, WindowedAttention
 from spec_toolkit.planning.rules import formats

@@ -1,7 +1,7 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Backends, Family, Generation

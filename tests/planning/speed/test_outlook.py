@@ -1,7 +1,7 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.facts.evidence import Evidence
 from spec_toolkit.facts.known import load_tables
