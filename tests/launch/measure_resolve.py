@@ -1,8 +1,8 @@
 """What asking the engine's resolver costs beside importing the engine: `python -m tests.launch.measure_resolve`. Prints a table.
 
 Pairs, interleaved, so that what else the machine does falls on both: the import alone, and a whole cold `spec-toolkit resolve` with its
-process start, plan, child and text. The import is `import sglang.srt.server_args`, which is what the engine itself imports before it
-resolves, in the environment that the child has; without Triton installed it needs the rehearsal's stand-ins. Then kept answers.
+process start, plan, child and text. Imported is `sglang`, and `sglang.srt.server_args`, which the engine itself imports before it resolves,
+in the environment that the child has; without Triton installed both need the rehearsal's stand-ins. Then kept answers.
 """
 
 import argparse
@@ -28,17 +28,20 @@ def main() -> None:
     stand_ins = {"PYTHONPATH": str(ROOT / "spec_toolkit/rehearsal/path"), "SGLANG_USE_CPU_ENGINE": "1"}
     environment = os.environ | SAME | ({} if importlib.util.find_spec("triton") else stand_ins)
     resolve = [sys.executable, "-m", "spec_toolkit.cli.main", "resolve", asked.recipe]
-    imports, colds, kept = [], [], []
+    packages, imports, colds, kept = [], [], [], []
     for _ in range(asked.pairs):
+        packages.append(cost([sys.executable, "-c", "import sglang"], environment))
         imports.append(cost([sys.executable, "-c", "import sglang.srt.server_args"], environment))
         with tempfile.TemporaryDirectory() as cache:
             colds.append(cost(resolve, os.environ | {"XDG_CACHE_HOME": cache}))
             kept.append(cost(resolve, os.environ | {"XDG_CACHE_HOME": cache}))
     lines = [f"{'':24}{'CPU s':>24}{'wall s':>24}   median (least, most) of {asked.pairs}"]
-    for name, rows in (("import of the engine", imports), ("resolve, cold", colds), ("resolve, kept", kept)):
+    measured = {"sglang": packages, "its server_args": imports, "resolve, cold": colds, "resolve, kept": kept}
+    for name, rows in measured.items():
         lines.append(f"{name:24}{shown([cpu for cpu, _ in rows]):>24}{shown([wall for _, wall in rows]):>24}")
-    ratios = [[cold[n] / alone[n] for alone, cold in zip(imports, colds, strict=True)] for n in (0, 1)]
-    lines.append(f"{'cold over import':24}{shown(ratios[0]):>24}{shown(ratios[1]):>24}")
+    for name, alone in (("cold over sglang", packages), ("cold over server_args", imports)):
+        ratios = [[cold[n] / row[n] for row, cold in zip(alone, colds, strict=True)] for n in (0, 1)]
+        lines.append(f"{name:24}{shown(ratios[0]):>24}{shown(ratios[1]):>24}")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

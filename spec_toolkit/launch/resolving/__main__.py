@@ -21,6 +21,7 @@ from spec_toolkit.launch.resolving import absent, described_gpu
 
 del sys.path[0]  # from here on nothing of the engine's environment is shadowed
 
+_WORTH_IMPORTING = 3  # launches to come; for fewer it costs more than it saves
 _UNANSWERED = "unanswered"
 
 
@@ -38,9 +39,10 @@ def main() -> None:
     from spec_toolkit.launch.resolving.ask import ask  # noqa: PLC0415 - imports the engine
 
     imported_seconds = time.monotonic() - started
-    for launch in launches:
+    for number, launch in enumerate(launches, 1):
         answer = _in_a_fork(ask, launch)
-        for module in answer.pop("imported", ()):
+        imported = answer.pop("imported", ())
+        for module in imported if len(launches) - number >= _WORTH_IMPORTING else ():
             _import(module)
         answers.write(json.dumps(answer | {"imported_seconds": round(imported_seconds, 3)}) + "\n")
         answers.flush()

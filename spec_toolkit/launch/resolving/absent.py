@@ -1,4 +1,4 @@
-"""Packages that hold kernels: resolving needs their names and nothing of what they do. Runs in the child only.
+"""Packages that hold kernels or compile them: resolving needs their names and nothing of what they do. Runs in the child only.
 
 They are stood in for even where they are installed: some take seconds to import, some ask for a device, and an answer must not depend
 on which of them a machine has.
@@ -15,6 +15,9 @@ COMPILED = (
     *("sgl_kernel", "deep_gemm", "flashinfer", "flash_attn", "flash_mla", "triton", "tilelang", "cutlass"),
     *("quack", "torchvision", "cuda", "deep_ep", "mooncake"),
 )
+# Torch's compiler and its distributed tensors: imported with the engine and the models it never builds here, and a third of the whole
+# import. Answers are the same without them.
+UNUSED = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor")
 # What the engine compares before it goes on; far above any of its floors.
 _VERSION = "99.0.0"
 
@@ -98,7 +101,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass  # complete when created
 
 
-def stand_in(packages: Sequence[str] = COMPILED) -> None:
+def stand_in(packages: Sequence[str] = (*COMPILED, *UNUSED)) -> None:
     sys.meta_path.insert(0, _Finder(packages))
 
 
