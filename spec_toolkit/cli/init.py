@@ -40,11 +40,11 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     one_of(pasted, manifest)
     machines, tables = Given(gpu=gpu, count=count, nodes=nodes), load_tables()
-    if pasted is not None:
-        begun = begin(of_command(pasted)[0], None, machines, tables)
-    else:
-        pod = of_manifest(str(manifest))[0]
-        begun = begin(pod.launch, pod, machines, tables)
+    pods = of_manifest(manifest) if manifest is not None else ()
+    launches = of_command(pasted) if pasted is not None else tuple(pod.launch for pod in pods)
+    if len(launches) > 1:
+        click.echo(f"It holds {len(launches)} launches; the recipe is of the first.", err=True)
+    begun = begin(launches[0], pods[0] if pods else None, machines, tables)
     click.echo(text.findings(begun.findings), err=True, nl=bool(begun.findings))
     if begun.text is None:
         return 1

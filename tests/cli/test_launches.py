@@ -90,3 +90,10 @@ def test_nothing_is_written_of_a_command_that_the_engine_refuses(tmp_path):
     path = tmp_path / "x_h200.yaml"
     assert call(init, "--command", f"{V3} --tp_size 8", *MACHINE, "--out", str(path))[0] == 1
     assert not path.exists()
+
+
+def test_of_several_launches_the_first_becomes_a_recipe_and_that_is_said():
+    code, told, said = call(init, "--command", f"{V3}\nsglang serve a/b", *MACHINE)
+    assert code == 0
+    assert "model: deepseek-ai/DeepSeek-V3-0324" in told
+    assert "holds 2 launches" in said
