@@ -15,7 +15,6 @@ COMMAND = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3-
 def toolkit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["spec-toolkit", "resolve", *arguments])
-        monkeypatch.setitem(cli._VERBS, "resolve", ("resolve", "Say what the engine would make of a launch."))
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = capsys.readouterr()
