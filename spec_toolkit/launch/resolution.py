@@ -94,14 +94,14 @@ def conclude(inquiry: Inquiry, answers: Sequence[Answer]) -> Resolution:
     """Pure. `answers`: one a question, in order."""
     first, *others = answers
     found = [f for each in zip(inquiry.questions, inquiry.asked, answers, strict=True) for f in findings(*each)]
-    made = decided(first)
-    if inquiry.plan is not None and inquiry.questions[0].gpu is not None and made is not None:
+    made, cpus = decided(first), cpu_values(inquiry.questions[0], first)
+    if inquiry.plan is not None and inquiry.questions[0].gpu is not None and made is not None and cpus is None:
         found += misjudged(inquiry.plan, made)
     return Resolution(
         name=inquiry.name,
         machine=inquiry.machine,
         engine=first.engine,
-        answered=first.outcome is not Outcome.UNANSWERED and cpu_values(inquiry.questions[0], first) is None,
+        answered=first.outcome is not Outcome.UNANSWERED and cpus is None,
         resolved=first.outcome is Outcome.RESOLVED,
         decided=made,
         autoregressive=decided(others[0]) if others else None,

@@ -20,6 +20,7 @@ import msgspec
 
 from spec_toolkit.engine.names import USE_CPU_ENGINE
 from spec_toolkit.errors import EngineError, FactsError
+from spec_toolkit.launch.decided import cpu_values
 from spec_toolkit.launch.resolving.cache import Cache, cache_folder, engine_identity, key_of
 from spec_toolkit.launch.resolving.records import Answer, Question
 
@@ -60,8 +61,9 @@ def resolve_many(
         for with_gpu in (True, False):  # an engine is imported for one or the other
             part = {key: question for key, question in open_ones.items() if (question.gpu is not None) is with_gpu}
             for key, answer in zip(part, _ask_child(list(part.values()), waiting, import_seconds), strict=True):
-                kept.write(key, answer)
                 answers[key] = answer
+                if cpu_values(part[key], answer) is None:
+                    kept.write(key, answer)
     return [answers[key] for key in keys]
 
 

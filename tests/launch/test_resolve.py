@@ -24,7 +24,9 @@ ANSWER = Answer(outcome=Outcome.RESOLVED, engine="0.5.23", arguments={"tp_size":
 PROMPT = """
 import json, sys
 for question in json.load(sys.stdin):
-    print(json.dumps({"outcome": "resolved", "sentence": str(len(question["argv"]))}))
+    believed = {"cuda": True, "sm": 90, "memory_mib": 143771}
+    told = {"outcome": "resolved", "arguments": {"device": "cuda"}, "believed": believed}
+    print(json.dumps({**told, "sentence": str(len(question["argv"]))}))
 """
 # One that says nothing, and has a child of its own; it leaves word of both.
 STUCK = """
@@ -116,6 +118,15 @@ def test_the_answers_used_longest_ago_make_room(tmp_path: Path) -> None:
 def test_a_fault_is_not_kept(tmp_path: Path) -> None:
     Cache(tmp_path).write("k", replace(ANSWER, outcome=Outcome.UNANSWERED))
     assert not list(tmp_path.iterdir())
+
+
+def test_an_answer_for_a_cpu_is_asked_for_again(tmp_path: Path, child) -> None:
+    child(PROMPT.replace("True", "False"))
+    cache = Cache(tmp_path / "cache")
+    assert resolve_many([QUESTION], cache=cache)
+    child("raise SystemExit('asked again')")
+    with pytest.raises(EngineError, match="asked again"):
+        resolve_many([QUESTION], cache=cache)
 
 
 def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path, child) -> None:
