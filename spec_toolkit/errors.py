@@ -6,10 +6,9 @@ world refuses, and its class says what the caller does next. Both are made of th
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Self
-
-from msgspec import Struct
 
 Change = tuple[str, str | int | float | bool | tuple[int, ...] | None]  # what, and its value; None: left out
 
@@ -21,7 +20,8 @@ class Verdict(Enum):
     NOTE = "note"
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)  # no struct: `--help` loads this room and no library
+class Finding:
     """One thing there is to say about a recipe, a machine or an engine."""
 
     rule: str  # dotted words, stable: "shape.chain-width"

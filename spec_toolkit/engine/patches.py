@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import metadata
 from pathlib import Path
 
 from spec_toolkit.engine.patch_file import AppliesTo, Family, PatchFile, Standing, read_patch_file
@@ -54,6 +53,8 @@ class TargetCheck:
 
 def installed_engine() -> str | None:
     """Version of the engine in this environment."""
+    from importlib import metadata  # noqa: PLC0415 - it reads mail headers, and a plan need not ask what is installed
+
     try:
         return metadata.version("sglang")
     except metadata.PackageNotFoundError:

@@ -2,6 +2,7 @@
 nothing.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
@@ -176,7 +177,9 @@ def _checked(name: str, situation: Situation, findings: Iterable[Finding]) -> Ch
 def _in_pod(pod: PodLaunch, finding: Finding) -> Finding:
     flag = finding.where
     return (
-        finding if flag.startswith(pod.where.partition(":")[0]) else replace(finding, where=f"{pod.at(flag)}: {flag}")
+        finding
+        if flag.startswith(pod.where.partition(":")[0])
+        else dataclasses.replace(finding, where=f"{pod.at(flag)}: {flag}")
     )
 
 

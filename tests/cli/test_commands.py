@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 DEADLINE_SECONDS = 60.0
+VERBS = (
+    *("bundle", "check", "deploy", "doctor", "init", "logs", "patches", "pin", "plan", "recipes", "resolve"),
+    *("status", "stop"),
+)
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 
 
@@ -49,7 +53,7 @@ def write(tmp_path: Path, **changes: str) -> Path:
 def test_help_lists_every_verb_and_each_has_help_with_an_example(toolkit) -> None:
     listing = toolkit("--help")
     assert listing.returncode == 0
-    for verb in ("bundle", "check", "deploy", "logs", "patches", "status", "stop"):
+    for verb in VERBS:
         assert f"  {verb}" in listing.stdout
         page = toolkit(verb, "--help")
         assert page.returncode == 0
@@ -140,7 +144,7 @@ def test_check_as_json_is_the_findings(toolkit) -> None:
     answer = toolkit("check", "deepseek_v3_h200", "--json")
     assert answer.returncode == 0
     findings = json.loads(answer.stdout)
-    assert {"rule", "verdict", "where", "found", "why", "remedy"} == set(findings[0])
+    assert {"rule", "verdict", "where", "found", "why", "remedy", "changes"} == set(findings[0])
 
 
 def test_no_deployment_is_not_an_error(toolkit) -> None:
