@@ -4,7 +4,7 @@ The rules about a recipe's own keys are listed here, those about the engine in `
 already hold the corrections that its findings announce.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -98,7 +98,8 @@ def make_plan(loaded: LoadedRecipe, tables: Tables, known: Known | None = None) 
     situation = replace(drawn.situation, arguments=corrected(drawn.situation.arguments, changes))
     asked = corrected(drawn.asked, changes)
     measured = known.evidence if known.evidence and evidence.is_usable(recipe, known.evidence) else None
-    findings = [*known.findings, *_of_recipe(loaded.recipe, tables, known, first.shape), *map(in_recipe, judged)]
+    own = (*known.findings, *_of_recipe(loaded.recipe, tables, known, first.shape))
+    findings = [*own, *_not_refused_twice(own, map(in_recipe, judged))]
     return Plan(
         name=loaded.name,
         path=loaded.path,
@@ -167,6 +168,12 @@ def _standing(recipe: Recipe, measured: Measured | None) -> Evidence:
     return Evidence.MEASURED if evidence.is_proven(recipe, measured) else Evidence.UNPROVEN
 
 
+def _not_refused_twice(own: Iterable[Finding], judged: Iterable[Finding]) -> Iterator[Finding]:
+    """A key that the recipe's own rules refuse is not refused for its consequences too."""
+    refused = {finding.where for finding in own if finding.verdict is Verdict.REFUSE}
+    return (finding for finding in judged if finding.verdict is not Verdict.REFUSE or finding.where not in refused)
+
+
 def _sorted(findings: list[Finding], loaded: LoadedRecipe) -> tuple[Finding, ...]:
     worst_first = list(Verdict)
     return tuple(sorted(findings, key=lambda f: (worst_first.index(f.verdict), loaded.line_of(f.where))))
@@ -205,7 +212,6 @@ def _of_recipe(recipe: Recipe, tables: Tables, known: Known, drawn: Shape | None
     yield from graphs.request_cap(recipe, engine, model)
     yield from graphs.context(recipe, model, checkpoint.max_position_embeddings if checkpoint else None)
 
-    yield from machine.layout(hardware)
     yield from machine.known_gpu(hardware, tables)
     yield from machine.known_model(recipe, tables)
     yield from machine.rehearsal_model(recipe)

@@ -185,3 +185,45 @@ def measured_for(recipe: Recipe) -> Measured:
         Row(batch=1, num_steps=3, tokens_per_second=150.0, emitted_length=2.5, rounds=1000),
     )
     return Measured(identity=identity, rows=rows, simulated=False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        pytest.param({}, [], id="tp-8-on-eight"),
+        pytest.param({"hardware__layout__tp": 16}, ["layout.count"], id="too-many-ranks"),
+        pytest.param({"hardware__layout__tp": 16, "hardware__nodes": 2}, [], id="near-miss-two-nodes"),
+        pytest.param({"hardware__layout__tp": 4}, ["layout.count"], id="idle-gpus"),
+        pytest.param({"hardware__layout__tp": 4, "hardware__layout__dp": 2}, [], id="two-copies"),
+        pytest.param(
+            {"hardware__layout__dp": 8, "hardware__layout__dp_attention": True}, [], id="attention-ranks-lie-inside"
+        ),
+        pytest.param(
+            {"hardware__layout__dp": 3, "hardware__layout__dp_attention": True},
+            ["layout.dp-attention"],
+            id="attention-ranks-do-not-divide",
+        ),
+        pytest.param({"hardware__layout__ep": 8}, [], id="experts"),
+        pytest.param({"hardware__layout__ep": 3}, ["layout.ep"], id="experts-do-not-divide"),
+        pytest.param(
+            {"hardware__gpu": "cpu", "hardware__layout__tp": 2, "hardware__count": 1},
+            [],
+            id="ranks-on-a-cpu-are-processes",
+        ),
+    ],
+)
+def test_the_layout_fits_the_hardware(
+    h200: LoadedRecipe, tables: Tables, change: Any, keys: dict[str, Any], expected: list[str]
+) -> None:
+    found = make_plan(replace(h200, recipe=change(**keys)), tables).findings
+    assert [finding.rule for finding in found if finding.rule.startswith("layout.")] == expected
+
+
+def test_what_a_key_of_its_own_refuses_is_refused_once(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    gemma = change(
+        target={"model": "google/gemma-4-31B-it"},
+        draft={"method": "frozen_kv_mtp", "num_steps": 5},
+        hardware={"gpu": "h200", "count": 2, "layout": {"tp": 2}},
+    )
+    refused = [f for f in make_plan(replace(h200, recipe=gemma), tables).findings if f.verdict is Verdict.REFUSE]
+    assert [(f.rule, f.where) for f in refused] == [("features.draft-model", "draft.model")]

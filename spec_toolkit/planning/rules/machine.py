@@ -16,41 +16,6 @@ from spec_toolkit.planning.finding import note, refuse, warn
 from spec_toolkit.recipe.schema import Hardware, Recipe
 
 
-def ranks(hardware: Hardware) -> int:
-    """GPUs the layout takes. Under attention data parallelism dp lies inside tp; without it, dp counts whole copies."""
-    layout = hardware.layout
-    return layout.tp if layout.dp_attention else layout.tp * layout.dp
-
-
-def layout(hardware: Hardware) -> Iterator[Finding]:
-    shape, where = hardware.layout, "hardware.layout"
-    if shape.dp_attention and shape.tp % shape.dp:
-        yield refuse(
-            "layout.dp-attention",
-            f"{where}.dp",
-            f"is {shape.dp}",
-            f"attention ranks lie inside tp {shape.tp}",
-            "Choose a divisor of tp.",
-        )
-    if shape.tp % shape.ep:
-        yield refuse(
-            "layout.ep",
-            f"{where}.ep",
-            f"is {shape.ep}",
-            f"experts are spread inside tp {shape.tp}",
-            "Choose a divisor of tp.",
-        )
-    if hardware.gpu == "cpu":
-        return
-    needed, present = ranks(hardware), hardware.count * hardware.nodes
-    if needed > present:
-        found = f"takes {needed} GPUs (tp {shape.tp}, dp {shape.dp})"
-        yield refuse("layout.count", where, found, f"the hardware has {present}", "Raise hardware.count, or lower tp.")
-    elif needed < present:
-        found = f"takes {needed} of {present} GPUs"
-        yield warn("layout.count", where, found, "the others would stand idle", f"Write count: {needed}, or raise tp.")
-
-
 def known_gpu(hardware: Hardware, tables: Tables) -> Iterator[Finding]:
     facts = tables.gpus.get(hardware.gpu)
     if facts is not None and not facts.planned_for:

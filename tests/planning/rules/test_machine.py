@@ -17,35 +17,6 @@ BARE = Machine(gpus=(), hidden_gpus=0, driver=None, cores=2, memory_mib=24_105, 
 
 
 @pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        pytest.param({}, [], id="tp-8-on-eight"),
-        pytest.param({"hardware__layout__tp": 16}, ["layout.count"], id="too-many-ranks"),
-        pytest.param({"hardware__layout__tp": 16, "hardware__nodes": 2}, [], id="near-miss-two-nodes"),
-        pytest.param({"hardware__layout__tp": 4}, ["layout.count"], id="idle-gpus"),
-        pytest.param({"hardware__layout__tp": 4, "hardware__layout__dp": 2}, [], id="two-copies"),
-        pytest.param(
-            {"hardware__layout__dp": 8, "hardware__layout__dp_attention": True}, [], id="attention-ranks-lie-inside"
-        ),
-        pytest.param(
-            {"hardware__layout__dp": 3, "hardware__layout__dp_attention": True},
-            ["layout.dp-attention"],
-            id="attention-ranks-do-not-divide",
-        ),
-        pytest.param({"hardware__layout__ep": 8}, [], id="experts"),
-        pytest.param({"hardware__layout__ep": 3}, ["layout.ep"], id="experts-do-not-divide"),
-        pytest.param(
-            {"hardware__gpu": "cpu", "hardware__layout__tp": 2, "hardware__count": 1},
-            [],
-            id="ranks-on-a-cpu-are-processes",
-        ),
-    ],
-)
-def test_the_layout_fits_the_hardware(change: Any, keys: dict[str, Any], expected: list[str]) -> None:
-    assert [finding.rule for finding in machine.layout(change(**keys).hardware)] == expected
-
-
-@pytest.mark.parametrize(
     ("here", "found"),
     [
         pytest.param(with_gpus(*["NVIDIA H200"] * 8), [], id="eight"),
