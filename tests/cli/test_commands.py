@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each is a process or several
+
 DEADLINE_SECONDS = 60.0
 VERBS = (
     *("bundle", "check", "deploy", "doctor", "init", "logs", "patches", "pin", "plan", "recipes", "resolve"),

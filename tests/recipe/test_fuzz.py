@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow  # processes of many seconds
 @pytest.mark.parametrize("script", ["fuzz.py", "fuzz_commands.py"])
 def test_no_bytes_make_a_traceback_or_a_hang(script: str) -> None:
     argv = [sys.executable, Path(__file__).with_name(script), "400", "1"]
