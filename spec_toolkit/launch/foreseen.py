@@ -7,7 +7,7 @@ from spec_toolkit.launch.resolving.records import Decided
 from spec_toolkit.planning.captured import chunk_tokens
 from spec_toolkit.planning.finding import warn
 from spec_toolkit.planning.plan import Plan
-from spec_toolkit.planning.rules.resolved import backends_of, is_adaptive, kv_is_fp8
+from spec_toolkit.planning.rules.resolved import backends_of, is_adaptive, kv_word
 
 _ROUNDING = 0.0005  # the engine keeps three digits of its memory fraction
 
@@ -37,7 +37,7 @@ def _pairs(plan: Plan, found: Decided) -> Iterator[tuple[str, object, object]]:
     yield "prefill graphs", admission and admission.prefill_graphs, found.prefill_graphs
     yield "adaptive speculation", is_adaptive(situation), found.adaptive
     if found.kv_cache_dtype != "auto":
-        yield "a KV cache in FP8", kv_is_fp8(situation), str(found.kv_cache_dtype).startswith("fp8")
+        yield "a KV cache in", kv_word(situation), found.kv_cache_dtype
 
 
 def _same(reckoned: object, taken: object) -> bool:

@@ -48,7 +48,7 @@ def test_an_engine_that_decides_as_reckoned_is_no_news() -> None:
         pytest.param({"max_running_requests": 48}, "a request cap 64, the engine takes 48", id="cap"),
         pytest.param({"prefill_graphs": ()}, "the engine takes none", id="prefill-graphs"),
         pytest.param({"adaptive": False}, "adaptive speculation on, the engine takes off", id="adaptive"),
-        pytest.param({"kv_cache_dtype": "fp8_e4m3"}, "a KV cache in FP8 off, the engine takes on", id="kv"),
+        pytest.param({"kv_cache_dtype": "fp8_e4m3"}, "a KV cache in auto, the engine takes fp8_e4m3", id="kv"),
     ],
 )
 def test_each_thing_that_it_decides_otherwise_is_told(other: dict[str, object], says: str) -> None:

@@ -42,7 +42,8 @@ class KvDtype(Enum):
         return 2 if self is KvDtype.BF16 else 1
 
 
-_WRITTEN = {
+_OF_WORD = {
+    "auto": KvDtype.BF16,  # the models here compute in it
     "bf16": KvDtype.BF16,
     "bfloat16": KvDtype.BF16,
     "fp8_e4m3": KvDtype.FP8,
@@ -107,21 +108,9 @@ class KvBytes(Struct, frozen=True, kw_only=True):
         return state + round(windows * (self.window_token or 0))
 
 
-def resolve_kv_dtype(
-    shape: ModelShape, *, written: str | None, capability_major: int | None, checkpoint_kv: str | None = None
-) -> KvDtype | None:
-    """What the engine stores KV as; None: it depends on what is not known. `checkpoint_kv`: its kv_cache_quant_algo."""
-    if written not in {None, "auto"}:
-        return _WRITTEN.get(written or "")
-    match shape.attention:
-        case CompressedAttention():
-            return KvDtype.FP8
-        case DsaAttention():
-            if capability_major is None:
-                return None
-            return KvDtype.FP8 if capability_major >= 10 else KvDtype.BF16
-        case _:
-            return KvDtype.FP8 if checkpoint_kv is not None and checkpoint_kv.upper() == "FP8" else KvDtype.BF16
+def dtype_of(word: str) -> KvDtype | None:
+    """Of the engine's word (`resolved.kv_word`); None: one that is not counted here."""
+    return _OF_WORD.get(word)
 
 
 def stores_raw_rows(dtype: KvDtype, *, backends: Sequence[str | None], capability_major: int | None) -> bool | None:

@@ -6,8 +6,8 @@ from spec_toolkit.planning.memory.kv import (
     KvDtype,
     RequestWindows,
     Storage,
+    dtype_of,
     kv_bytes_per_token,
-    resolve_kv_dtype,
     stores_raw_rows,
 )
 from spec_toolkit.planning.memory.launched import layout_of, major_of, outside_of, rounds_of
@@ -26,13 +26,8 @@ def kv_of(situation: Situation) -> KvBytes | None:
     draft_layers = _draft_layers(situation)
     if shape is None or draft_layers is None or (asked.pp_size or 1) > 1:
         return None
-    quantization = situation.target.quantization
-    dtype = resolve_kv_dtype(
-        shape,
-        written=asked.kv_cache_dtype,
-        capability_major=major_of(situation),
-        checkpoint_kv=quantization.kv_cache if quantization is not None else None,
-    )
+    word = resolved.kv_word(situation)
+    dtype = dtype_of(word) if word is not None else None
     raw = _raw_rows(situation, dtype) if dtype is not None else None
     windows = _request_windows(situation) if _sized_by_requests(situation) else None
     if dtype is None or raw is None or (windows is None and _sized_by_requests(situation)):

@@ -11,7 +11,7 @@ from itertools import chain
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.model import DsaAttention
 from spec_toolkit.planning.finding import refuse, warn
-from spec_toolkit.planning.rules.resolved import Family, algorithm_of, branches_of, family_of, kv_is_fp8, page_tokens
+from spec_toolkit.planning.rules.resolved import Family, algorithm_of, branches_of, family_of, kv_word, page_tokens
 from spec_toolkit.planning.situation import Situation
 
 _MOST_BRANCHES = 16  # of a request's metadata
@@ -54,11 +54,11 @@ def kv_cache(prefill: Situation, decode: Situation) -> Iterator[Finding]:
     if None not in pages and pages[0] != pages[1]:
         found = f"comes to {pages[1]} tokens, and prefill's to {pages[0]}"
         yield refuse("disaggregation.page-size", "decode.page_size", found, why, "Write the same page size on both.")
-    kinds = _kv_dtype(prefill), _kv_dtype(decode)
-    if None not in kinds and kinds[0] != kinds[1]:
+    words = kv_word(prefill), kv_word(decode)
+    if None not in words and words[0] != words[1]:
         written = prefill.arguments.kv_cache_dtype or decode.arguments.kv_cache_dtype
-        found = f"comes to {kinds[1]}, and prefill's to {kinds[0]}" + ("" if written else ", as each GPU's default")
-        yield refuse("disaggregation.kv-dtype", "decode.kv_cache_dtype", found, why, "Write the same dtype on both.")
+        found = f"comes to {words[1]}, and prefill's to {words[0]}" + ("" if written else ", as nothing is written")
+        yield refuse("disaggregation.kv-dtype", "decode.kv_cache_dtype", found, why, "Write the same word on both.")
     if family_of(decode.target) is Family.V4 and prefill.environment.get(_V4_LAYOUT) != decode.environment.get(
         _V4_LAYOUT
     ):
@@ -159,14 +159,6 @@ def _draft_path(situation: Situation) -> str | None:
     """The target's own path, written or not, is the head in its checkpoint."""
     path = situation.arguments.speculative_draft_model_path
     return None if path == situation.arguments.model_path else path
-
-
-def _kv_dtype(situation: Situation) -> str | None:
-    written = situation.arguments.kv_cache_dtype
-    if written not in {None, "auto"}:
-        return "bf16" if written == "bfloat16" else written
-    fp8 = kv_is_fp8(situation)
-    return None if fp8 is None else "fp8_e4m3" if fp8 else "bf16"
 
 
 def _attention_ranks(situation: Situation) -> int:

@@ -21,7 +21,7 @@ EAGLE_FAMILY = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 CHAIN_OR_TREE = EAGLE_FAMILY | {"FROZEN_KV_MTP"}  # algorithms that draft step by step
 _ADAPTIVE = frozenset({"EAGLE", "EAGLE3"})
 DEFAULT_STEPS = 3  # of the families here, where a launch says neither steps nor branches
-_BF16 = frozenset({None, "auto", "bf16", "bfloat16"})
+_FP8 = "fp8_e4m3"
 
 
 class Family(Enum):
@@ -206,17 +206,27 @@ def page_tokens(situation: Situation) -> int | None:
     return page
 
 
+def kv_word(situation: Situation) -> str | None:
+    """How KV is stored, in the word that two engines compare: "auto" is the model's own dtype. None: not known.
+
+    Written first; then the family's default; then what the checkpoint says of its own (`mem_cache/kv_cache_dtype.py`).
+    """
+    asked, family = situation.arguments.kv_cache_dtype, family_of(situation.target)
+    if asked not in {None, "auto"}:
+        return "bfloat16" if asked == "bf16" and family is Family.DSA else asked
+    if family is Family.V4:
+        return _FP8
+    if family is Family.DSA:
+        generation = generation_of(situation.site)
+        newer = {Generation.BLACKWELL, Generation.BLACKWELL_WORKSTATION}
+        return None if generation is None else _FP8 if generation in newer else "bfloat16"
+    stored = situation.target.quantization
+    if stored is None:
+        return None
+    return _FP8 if stored.kv_cache is not None and stored.kv_cache.upper() == "FP8" else "auto"
+
+
 def kv_is_fp8(situation: Situation) -> bool | None:
     """None: not known."""
-    asked = situation.arguments.kv_cache_dtype
-    if asked not in _BF16:
-        return asked == "fp8_e4m3"
-    if asked in {"bf16", "bfloat16"}:
-        return False
-    family, generation = family_of(situation.target), generation_of(situation.site)
-    if family is Family.V4:
-        return True
-    if family is Family.DSA:
-        newer = {Generation.BLACKWELL, Generation.BLACKWELL_WORKSTATION}
-        return None if generation is None else generation in newer
-    return False
+    word = kv_word(situation)
+    return None if word is None else word.startswith("fp8")

@@ -44,6 +44,7 @@ def count(launch: Mapping) -> dict:
         "window_token": getattr(configurator, "bytes_per_swa_token", None),
         "fixed": fixed,
         "requests": requests,
+        "kv_word": pool.kv_cache_dtype_str,
         "dtype": str(pool.kv_cache_dtype).removeprefix("torch."),
         "page_size": schedule.page_size,
         "attention_tp": get_parallel().attn_tp_size,

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from spec_toolkit.facts.model import DsaAttention, MlaAttention, ModelShape
-from spec_toolkit.planning.memory.kv import KvDtype, Storage, kv_bytes_per_token, resolve_kv_dtype, stores_raw_rows
+from spec_toolkit.planning.memory.kv import KvDtype, Storage, dtype_of, kv_bytes_per_token, stores_raw_rows
 from tests.planning.memory.launches import TARGETS, launch
 
 BF16, FP8 = Storage(dtype=KvDtype.BF16), Storage(dtype=KvDtype.FP8)
@@ -77,23 +77,16 @@ def test_a_head_is_not_cut():
 
 
 @pytest.mark.parametrize(
-    ("name", "written", "major", "checkpoint_kv", "expected"),
+    ("word", "expected"),
     [
-        pytest.param("deepseek-v3-0324", None, 9, None, KvDtype.BF16, id="mla"),
-        pytest.param("deepseek-v3-0324", "auto", 10, None, KvDtype.BF16, id="mla-blackwell"),
-        pytest.param("deepseek-v3-0324", None, 10, "FP8", KvDtype.FP8, id="mla-the-checkpoint-says-fp8"),
-        pytest.param("deepseek-v3-0324", "bfloat16", 10, "FP8", KvDtype.BF16, id="written-goes-first"),
-        pytest.param("deepseek-v3.2", None, 9, "FP8", KvDtype.BF16, id="dsa-hopper-whatever-the-checkpoint-says"),
-        pytest.param("deepseek-v3.2", None, 10, None, KvDtype.FP8, id="dsa-blackwell"),
-        pytest.param("deepseek-v3.2", None, None, None, None, id="dsa-on-an-unknown-gpu"),
-        pytest.param("deepseek-v4-pro", None, None, None, KvDtype.FP8, id="v4"),
-        pytest.param("gemma-4-31b", None, 9, "fp8", KvDtype.FP8, id="gemma-the-checkpoint-says-fp8"),
-        pytest.param("gemma-4-31b", "nvfp4", 10, None, None, id="not-one-that-is-counted"),
+        ("auto", KvDtype.BF16),
+        ("bfloat16", KvDtype.BF16),
+        ("fp8_e5m2", KvDtype.FP8),
+        pytest.param("nvfp4", None, id="not-one-that-is-counted"),
     ],
 )
-def test_what_auto_comes_to(name, written, major, checkpoint_kv, expected):
-    found = resolve_kv_dtype(shape_of(name), written=written, capability_major=major, checkpoint_kv=checkpoint_kv)
-    assert found is expected
+def test_what_a_word_of_the_engine_takes(word, expected):
+    assert dtype_of(word) is expected
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from spec_toolkit.planning.memory.launched import fraction_of, rounds_of
 from spec_toolkit.planning.memory.launched_kv import kv_of
 from spec_toolkit.planning.memory.reserve import slots_per_decode
 from spec_toolkit.planning.memory.situated import demand_of, draw_up
+from spec_toolkit.planning.rules.resolved import kv_word
 from tests.planning.memory.engine_pools import BUDGET
 from tests.planning.memory.launches import ask_engine, every_model, failures, further
 
@@ -41,6 +42,15 @@ def test_requests_pages_and_ranks_are_the_engines(pools):
     for asked, said in pools:
         demand = demand_of(asked.situation)
         assert (demand.requests, demand.page_size) == (said["requests"], said["page_size"]), asked.name
+
+
+def test_what_kv_is_stored_as_is_the_engines(pools):
+    ours = {asked.name: kv_word(asked.situation) for asked, _ in pools}
+    assert ours == {asked.name: said["kv_word"] for asked, said in pools}
+    of_checkpoints = [
+        a for a, said in pools if said["kv_word"] == "fp8_e4m3" and not a.situation.arguments.kv_cache_dtype
+    ]
+    assert any("DeepSeek-V3" in asked.situation.target.name for asked in of_checkpoints)
 
 
 def test_memory_fraction_is_the_engines(pools):

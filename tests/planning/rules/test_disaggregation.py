@@ -83,22 +83,32 @@ def test_one_side_alone():  # C062
     assert found({}, {}) == []
 
 
+FP8_V3, NVFP4_V3 = {"model": "deepseek-ai/DeepSeek-V3-0324"}, {"model": "nvidia/DeepSeek-V3-0324-NVFP4"}
+
+
 @pytest.mark.parametrize(
     ("target", "dtypes", "gpus", "refused"),
     [
-        (V3, ("fp8_e4m3", None), (None, None), True),
-        (V3, ("fp8_e4m3", "fp8_e4m3"), (None, None), False),
-        (V3, ("auto", "bf16"), (None, None), False),
-        (V3, ("bfloat16", "bf16"), (None, None), False),
-        (V3, ("fp8_e5m2", "fp8_e4m3"), (None, None), True),
+        (FP8_V3, ("fp8_e4m3", None), (None, None), True),
+        (FP8_V3, ("fp8_e4m3", "fp8_e4m3"), (None, None), False),
+        (FP8_V3, ("auto", None), (None, None), False),
+        (FP8_V3, ("auto", "bf16"), (None, None), True),  # the same numbers, but it is the words that are compared
+        (FP8_V3, ("bfloat16", "bf16"), (None, None), True),
+        (FP8_V3, ("fp8_e5m2", "fp8_e4m3"), (None, None), True),
+        (NVFP4_V3, (None, "fp8_e4m3"), (None, None), False),  # the checkpoint's own
+        (NVFP4_V3, (None, "bfloat16"), (None, None), True),
+        (NVFP4_V3, (None, None), (None, None), False),
+        ({"model": "nvidia/Gemma-4-31B-IT-NVFP4"}, ("fp8_e4m3", None), (None, None), False),
         (V32, (None, None), ("h200", "b200"), True),  # each GPU's own default
         (V32, ("bf16", "bf16"), ("h200", "b200"), False),
+        (V32, ("bf16", "bfloat16"), ("h200", "b200"), False),
         (V32, (None, None), ("h200", None), False),  # not known
-        (V3, (None, None), ("h200", "b200"), False),
+        (FP8_V3, (None, None), ("h200", "b200"), False),
+        (V3, ("fp8_e4m3", None), (None, None), False),  # a checkpoint that nobody read
     ],
 )
-def test_kv_is_of_one_dtype(target, dtypes, gpus, refused):
-    backend = {"attention_backend": "flashinfer"} if target is V3 else {}
+def test_kv_is_of_one_word(target, dtypes, gpus, refused):
+    backend = {} if target is V32 else {"attention_backend": "flashinfer"}
     prefill, decode = ({"kv_cache_dtype": dtype} | backend for dtype in dtypes)
     assert found(prefill, decode, target, gpu=gpus) == (["disaggregation.kv-dtype=refuse"] if refused else [])
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.facts.model import Quantization
 from spec_toolkit.launch.resolving.records import Answer, Outcome, Question
 from spec_toolkit.planning.rules import (
     acceptance,
@@ -44,6 +46,7 @@ DP8 = {"tp_size": 8, "attn_dp_size": 8}
 
 REPOSITORIES = {
     "v3": "deepseek-ai/DeepSeek-V3-0324",
+    "v3-nvfp4": "nvidia/DeepSeek-V3-0324-NVFP4",
     "v32": "deepseek-ai/DeepSeek-V3.2",
     "v4": "deepseek-ai/DeepSeek-V4-Flash",
     "v4-dspark": "deepseek-ai/DeepSeek-V4-Flash-0731",
@@ -181,6 +184,16 @@ TABLE = (
     Launch("v4-bfloat16", "v4", {"kv_cache_dtype": "bfloat16"}),
     Launch("v3-e5m2", "v3", {"quantization": "fp8", "kv_cache_dtype": "fp8_e5m2"}),
     Launch("v3-e5m2-b200", "v3", {"kv_cache_dtype": "fp8_e5m2"}, "precision.kv-trtllm", gpu="b200"),
+    Launch("v3-nvfp4", "v3-nvfp4", CHAIN, gpu="b200"),
+    Launch("v3-nvfp4-e4m3", "v3-nvfp4", {**CHAIN, "kv_cache_dtype": "fp8_e4m3"}, gpu="b200"),
+    Launch("v3-nvfp4-bf16", "v3-nvfp4", {**CHAIN, "kv_cache_dtype": "bf16"}, gpu="b200"),
+    Launch("v3-nvfp4-bfloat16", "v3-nvfp4", {"kv_cache_dtype": "bfloat16"}, "precision.kv-trtllm", gpu="b200"),
+    Launch(
+        "v3-cutedsl-bfloat16",
+        "v3",
+        {"kv_cache_dtype": "bfloat16", "decode_attention_backend": "cutedsl_mla", "attention_backend": "flashinfer"},
+        gpu="b200",
+    ),
     # C029, C031, C033
     Launch("dp", "v3", {**CHAIN, **DP8}),
     Launch("dp-old-spelling", "v3", {**CHAIN, "tp_size": 8, "dp_size": 8, "enable_dp_attention": True}),
@@ -394,7 +407,9 @@ def test_what_a_launch_leaves_open_is_filled_in_as_the_engine_does(launch):
     seen = answer.arguments
     assert (backends.prefill, backends.decode) == (answer.prefill_attention, answer.decode_attention)
     assert resolved.page_tokens(situation) == seen["page_size"]
-    assert resolved.kv_is_fp8(situation) is (seen["kv_cache_dtype"] == "fp8_e4m3")
+    # What the checkpoint says of its KV comes in when it is loaded: tests/planning/memory/test_pools_on_the_engine.py.
+    unread = replace(situation, target=replace(situation.target, quantization=Quantization()))
+    assert resolved.kv_word(unread) == seen["kv_cache_dtype"]
     assert resolved.is_adaptive(situation) is bool(seen["speculative_adaptive"])
     if resolved.algorithm_of(situation) in resolved.CHAIN_OR_TREE:
         assert resolved.algorithm_of(situation) == seen["speculative_algorithm"]

@@ -112,23 +112,36 @@ def test_a_page_is_as_large_as_the_backend_takes_it(
     assert resolved.page_tokens(launch(architecture, **asked)) == expected
 
 
+NVFP4 = "nvidia/DeepSeek-V3-0324-NVFP4"
+
+
 @pytest.mark.parametrize(
-    ("architecture", "gpu", "dtype", "expected"),
+    ("model", "gpu", "dtype", "expected"),
     [
-        (V32, "h200", None, False),
-        (V32, "b200", None, True),
-        (V32, None, None, None),
-        (V32, None, "fp8_e4m3", True),
-        (V32, "b200", "bf16", False),
-        (V4, None, None, True),
-        (V3, "b200", None, False),
+        ("deepseek-ai/DeepSeek-V3.2", "h200", None, "bfloat16"),
+        ("deepseek-ai/DeepSeek-V3.2", "b200", None, "fp8_e4m3"),
+        ("deepseek-ai/DeepSeek-V3.2", None, None, None),
+        ("deepseek-ai/DeepSeek-V3.2", None, "fp8_e4m3", "fp8_e4m3"),
+        ("deepseek-ai/DeepSeek-V3.2", "b200", "bf16", "bfloat16"),  # the engine spells it out for these models alone
+        ("nvidia/DeepSeek-V3.2-NVFP4", "h200", None, "bfloat16"),  # whatever the checkpoint says
+        ("deepseek-ai/DeepSeek-V4-Flash", None, "auto", "fp8_e4m3"),
+        ("deepseek-ai/DeepSeek-V3-0324", "b200", None, "auto"),
+        ("deepseek-ai/DeepSeek-V3-0324", "b200", "bf16", "bf16"),
+        ("deepseek-ai/DeepSeek-V3-0324", "h200", "fp8_e5m2", "fp8_e5m2"),
+        (NVFP4, "b200", None, "fp8_e4m3"),  # the checkpoint says so
+        (NVFP4, None, "auto", "fp8_e4m3"),
+        (NVFP4, "b200", "bfloat16", "bfloat16"),  # written goes first
+        ("nvidia/Gemma-4-31B-IT-NVFP4", "b200", None, "fp8_e4m3"),
+        ("google/gemma-4-31B-it", "b200", None, "auto"),
+        ("somebody/else", "b200", None, None),
     ],
 )
-def test_sparse_attention_keeps_fp8_by_itself_on_blackwell(
-    architecture: str, gpu: str | None, dtype: str | None, expected: bool | None
+def test_kv_is_stored_as_written_or_as_family_and_checkpoint_have_it(
+    model: str, gpu: str | None, dtype: str | None, expected: str | None
 ) -> None:
-    given = launch(architecture, kv_cache_dtype=dtype, **({"gpu": gpu} if gpu else {}))
-    assert resolved.kv_is_fp8(given) is expected
+    given = launch(model=model, kv_cache_dtype=dtype, **({"gpu": gpu} if gpu else {}))
+    assert resolved.kv_word(given) == expected
+    assert resolved.kv_is_fp8(given) is (None if expected is None else expected.startswith("fp8"))
 
 
 def test_a_model_of_the_tables_is_known_by_its_attention() -> None:
