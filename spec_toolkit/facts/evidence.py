@@ -48,6 +48,7 @@ class DraftMeasured(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model: str  # "same": it ships in the target's checkpoint
     revision: str | None = None  # of a separate draft model
     topk: int = 1
+    num_draft_tokens: int | None = None  # of a tree, root included; a chain's follows from each row's steps
 
 
 class LayoutMeasured(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +70,8 @@ class Identity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nodes: int = 1
     layout: LayoutMeasured
     acceptance: Acceptance
+    accept_threshold_single: float | None = None  # None: the engine's own, which is 1
+    accept_threshold_accumulated: float | None = None  # as above
     sglang: str  # version of the engine
     workload: Workload
 
@@ -129,6 +132,9 @@ def contradictions(evidence: Evidence) -> Iterator[str]:
         first = seen.setdefault((row.batch, row.num_steps), number)
         if first != number:
             yield f"{where}: has the batch and the steps of $.rows[{first}]"
+    draft = evidence.identity.draft
+    if draft.topk > 1 and draft.num_draft_tokens is None:
+        yield "$.identity.draft.num_draft_tokens: is left out, and a tree's width does not follow from its steps"
     for key in ("tp", "dp", "ep"):
         yield from _at_least_one(f"$.identity.layout.{key}", getattr(evidence.identity.layout, key))
     for key in ("count", "nodes"):

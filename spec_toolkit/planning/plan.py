@@ -24,7 +24,7 @@ from spec_toolkit.planning.judge import judge_launch
 from spec_toolkit.planning.limits import Limits
 from spec_toolkit.planning.memory.caps import Becomes, Outcome
 from spec_toolkit.planning.naming import in_recipe
-from spec_toolkit.planning.rules import capacity, evidence, features, graphs, machine, pins, policy, shape
+from spec_toolkit.planning.rules import capacity, evidence, features, graphs, machine, pins, policy, precision, shape
 from spec_toolkit.planning.rules.shape import Shape
 from spec_toolkit.planning.runtime import derive_limits, derive_steps
 from spec_toolkit.planning.situate import corrected, of_recipe
@@ -112,7 +112,7 @@ def make_plan(loaded: LoadedRecipe, tables: Tables, known: Known | None = None) 
         situation=situation,
         forecast=make_forecast(situation, tables, measured),
         limits=derive_limits(recipe, drawn.steps, sha256=loaded.sha256, evidence=measured) if drawn.shape else None,
-        evidence=_standing(recipe, known.evidence),
+        evidence=_standing(recipe, known.evidence, drawn.shape),
         findings=_sorted(findings, loaded),
     )
 
@@ -162,10 +162,10 @@ def _within_caps(recipe: Recipe, outcome: Outcome) -> Recipe:
             return recipe
 
 
-def _standing(recipe: Recipe, measured: Measured | None) -> Evidence:
+def _standing(recipe: Recipe, measured: Measured | None, drawn: Shape | None) -> Evidence:
     if recipe.is_rehearsal:
         return Evidence.REHEARSAL
-    return Evidence.MEASURED if evidence.is_proven(recipe, measured) else Evidence.UNPROVEN
+    return Evidence.MEASURED if evidence.is_proven(recipe, measured, drawn) else Evidence.UNPROVEN
 
 
 def _not_refused_twice(own: Iterable[Finding], judged: Iterable[Finding]) -> Iterator[Finding]:
@@ -215,10 +215,11 @@ def _of_recipe(recipe: Recipe, tables: Tables, known: Known, drawn: Shape | None
     yield from machine.known_gpu(hardware, tables)
     yield from machine.known_model(recipe, tables)
     yield from machine.rehearsal_model(recipe)
+    yield from precision.stored(recipe.target, known.target or known_model(recipe.target.model, tables))
 
     yield from pins.engine_version(recipe, engine)
     yield from pins.tokenizer(recipe)
     yield from pins.local_pins(recipe, checkpoint, known.content)
     yield from pins.evidence(recipe)
     if known.evidence is not None:
-        yield from evidence.measured(recipe, known.evidence)
+        yield from evidence.measured(recipe, known.evidence, drawn)

@@ -49,6 +49,9 @@ def test_what_a_tool_wrote_is_read_as_it_was(tmp_path: Path) -> None:
         pytest.param(("identity", "gpu"), ..., "$.identity: object missing required field `gpu`", id="left-out"),
         pytest.param(("identity", "acceptance"), "lucky", "$.identity.acceptance: invalid enum", id="no-such-rule"),
         pytest.param(("identity", "layout", "tp"), 0, "$.identity.layout.tp: is 0", id="no-ranks"),
+        pytest.param(
+            ("identity", "draft", "topk"), 4, "$.identity.draft.num_draft_tokens: is left out", id="a-tree-of-no-width"
+        ),
         pytest.param(("identity", "nodes"), 0, "$.identity.nodes: is 0", id="no-machines"),
         pytest.param(("rows",), [], "$.rows: is empty", id="no-rows"),
         pytest.param(("rows", 0, "tokens_per_second"), 0, "$.rows[0].tokens_per_second: is 0", id="no-speed"),

@@ -165,7 +165,28 @@ def test_evidence_of_this_recipe_gives_the_policy_its_break_even(h200: LoadedRec
     assert "evidence.foreign" in {finding.rule for finding in elsewhere.findings}
 
 
-def measured_for(recipe: Recipe) -> Measured:
+def test_a_block_that_the_checkpoint_settles_is_measured_as_such(tables: Tables) -> None:
+    loaded = load_recipe(find_recipe("deepseek_v4_flash_0731_h200"))
+    assert loaded.recipe.draft.block_tokens is None
+    recipe = msgspec.structs.replace(
+        loaded.recipe, target=msgspec.structs.replace(loaded.recipe.target, revision="1" * 40)
+    )
+    plan = make_plan(replace(loaded, recipe=recipe), tables)
+    assert plan.shape is not None
+    block = plan.shape.num_draft_tokens - 1
+    for steps, label in ((block, "measured"), (block - 1, "unproven")):
+        seen = measured_for(recipe, steps=steps)
+        again = make_plan(replace(loaded, recipe=recipe), tables, Known(evidence=seen))
+        assert again.labels == (label,)
+        assert ("evidence.other-depth" in {finding.rule for finding in again.findings}) is (label == "unproven")
+
+
+def test_a_word_for_the_checkpoint_that_is_not_its_own_is_said(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    plan = make_plan(replace(h200, recipe=change(target__quantization="nvfp4")), tables)
+    assert "precision.not-as-stored" in {finding.rule for finding in plan.findings}
+
+
+def measured_for(recipe: Recipe, steps: int = 3) -> Measured:
     """Made up, for this test alone."""
     layout = recipe.hardware.layout
     identity = Identity(
@@ -182,7 +203,7 @@ def measured_for(recipe: Recipe) -> Measured:
     )
     rows = (
         Row(batch=1, num_steps=None, tokens_per_second=100.0),
-        Row(batch=1, num_steps=3, tokens_per_second=150.0, emitted_length=2.5, rounds=1000),
+        Row(batch=1, num_steps=steps, tokens_per_second=150.0, emitted_length=2.5, rounds=1000),
     )
     return Measured(identity=identity, rows=rows, simulated=False)
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from spec_toolkit.errors import Finding
-from spec_toolkit.facts.evidence import Evidence, Prompts, Row
+from spec_toolkit.facts.evidence import DraftMeasured, Evidence, Prompts, Row
 from spec_toolkit.planning.finding import note, warn
-from spec_toolkit.planning.rules.shape import derive_shape
+from spec_toolkit.planning.rules.shape import Shape
 from spec_toolkit.planning.speed.depth import best_depth, marginal_costs
 from spec_toolkit.planning.speed.speedup import Point, points, turns
 from spec_toolkit.recipe.schema import Draft, Recipe
@@ -19,6 +19,7 @@ from spec_toolkit.terms import Method
 
 _UNPROVEN = "The plan counts as unproven; measure again."
 _WHERE = "evidence"
+_THRESHOLDS = ("accept_threshold_single", "accept_threshold_accumulated")
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -42,7 +43,9 @@ def differences(recipe: Recipe, evidence: Evidence) -> tuple[Difference, ...]:
         ("draft.model", of.draft.model, draft.model),
         ("draft.revision", of.draft.revision, draft.revision),
         ("draft.topk", of.draft.topk, draft.topk),
+        ("draft.num_draft_tokens", _tree_width(of.draft), _tree_width(draft)),
         ("draft.acceptance", of.acceptance.value, draft.acceptance.value),
+        *((f"draft.{key}", _threshold(getattr(of, key)), _threshold(getattr(draft, key))) for key in _THRESHOLDS),
         ("hardware.gpu", of.gpu, hardware.gpu),
         ("hardware.count", of.count, hardware.count),
         ("hardware.nodes", of.nodes, hardware.nodes),
@@ -59,40 +62,54 @@ def differences(recipe: Recipe, evidence: Evidence) -> tuple[Difference, ...]:
     )
 
 
+def _tree_width(draft: Draft | DraftMeasured) -> int | None:
+    """A chain's follows from its steps, which each row has of its own."""
+    return draft.num_draft_tokens if draft.topk > 1 else None
+
+
+def _threshold(written: float | None) -> float:
+    return 1.0 if written is None else written
+
+
 def is_usable(recipe: Recipe, evidence: Evidence) -> bool:
     """Whether its figures are this recipe's."""
     random = evidence.identity.workload.prompts is Prompts.RANDOM_TOKENS
     return not (evidence.simulated or random or differences(recipe, evidence))
 
 
-def is_proven(recipe: Recipe, evidence: Evidence | None) -> bool:
-    """Whether the recipe's own depth was measured beside an engine without speculation."""
+def is_proven(recipe: Recipe, evidence: Evidence | None, shape: Shape | None) -> bool:
+    """Whether the recipe's own depth was measured beside an engine without speculation. `shape`: as the plan has it."""
     if evidence is None or not is_usable(recipe, evidence):
         return False
-    drafts = recipe.draft.method is not Method.NONE
-    return (
-        any(point.steps == drafts_of(recipe.draft) for point in points(evidence))
-        if drafts
-        else evidence.has_autoregressive_row
-    )
+    if recipe.draft.method is Method.NONE:
+        return evidence.has_autoregressive_row
+    drafts = drafts_of(recipe.draft, shape)
+    return drafts is not None and any(point.steps == drafts for point in points(evidence))
 
 
-def drafts_of(draft: Draft) -> int | None:
-    """Drafts in a row of one round: a chain's steps, a block's tokens."""
-    shape = derive_shape(draft)
-    return draft.block_tokens if draft.method is Method.DSPARK else shape.num_steps if shape else None
+def drafts_of(draft: Draft, shape: Shape | None) -> int | None:
+    """Drafts in a row of one round: a chain's steps, a block's tokens. None: the shape is not known."""
+    if shape is None:
+        return None
+    return shape.num_draft_tokens - 1 if draft.method is Method.DSPARK else shape.num_steps
 
 
-def measured(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+def depth_key(draft: Draft) -> str:
+    """The recipe's key that `drafts_of` is written under."""
+    return "block_tokens" if draft.method is Method.DSPARK else "num_steps"
+
+
+def measured(recipe: Recipe, evidence: Evidence, shape: Shape | None) -> Iterator[Finding]:
     """Everything there is to say about the recipe's evidence, once it was read."""
+    drafts = drafts_of(recipe.draft, shape)
     yield from foreign(recipe, evidence)
     yield from simulated(evidence)
     yield from random_tokens(evidence)
     yield from no_autoregressive_row(evidence)
-    yield from other_depth(recipe, evidence)
-    yield from worth(recipe, evidence)
-    yield from too_deep(recipe, evidence)
-    yield from knee(recipe, evidence)
+    yield from other_depth(recipe, evidence, drafts)
+    yield from worth(recipe, evidence, drafts)
+    yield from too_deep(recipe, evidence, drafts)
+    yield from knee(recipe, evidence, drafts)
 
 
 def foreign(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
@@ -128,23 +145,22 @@ def no_autoregressive_row(evidence: Evidence) -> Iterator[Finding]:
         yield note("evidence.no-autoregressive-row", _WHERE, f"has no autoregressive row at batch {batches}", why)
 
 
-def other_depth(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+def other_depth(recipe: Recipe, evidence: Evidence, drafts: int | None) -> Iterator[Finding]:
     """What a recipe drafts is what has to be measured."""
-    drafts, measured = drafts_of(recipe.draft), sorted({row.num_steps for row in evidence.rows if row.num_steps})
+    measured = sorted({row.num_steps for row in evidence.rows if row.num_steps})
     if is_usable(recipe, evidence) and drafts and measured and drafts not in measured:
-        found = f"has rows with num_steps {', '.join(map(str, measured))}"
+        found = f"has rows with {depth_key(recipe.draft)} {', '.join(map(str, measured))}"
         yield warn("evidence.other-depth", _WHERE, found, f"the recipe drafts {drafts}", _UNPROVEN)
 
 
-def worth(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+def worth(recipe: Recipe, evidence: Evidence, drafts: int | None) -> Iterator[Finding]:
     """Where it pays, by the recipe's own depth."""
-    drafts = drafts_of(recipe.draft)
-    own = [point for point in points(evidence) if point.steps == drafts]
+    key, own = depth_key(recipe.draft), [point for point in points(evidence) if point.steps == drafts]
     if not own or not is_usable(recipe, evidence):
         return
     best, worst = max(own, key=lambda point: point.speedup), min(own, key=lambda point: point.speedup)
     if not best.pays:
-        found = f"says that num_steps {drafts} is slower than no speculation at every batch: {_speed(best)} at best"
+        found = f"says that {key} {drafts} is slower than no speculation at every batch: {_speed(best)} at best"
         remedy = "Draft less, or write method none."
         yield warn("evidence.loses", _WHERE, found, remedy=remedy)
     elif not worst.pays:
@@ -152,12 +168,11 @@ def worth(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
             f"{'pays' if turn.pays_above else 'loses'} above batch {turn.batch:.3g}"
             for turn in turns(evidence, best.steps)
         )
-        yield note("evidence.turns", _WHERE, f"says that num_steps {drafts} {places}: {_speed(best)}, {_speed(worst)}")
+        yield note("evidence.turns", _WHERE, f"says that {key} {drafts} {places}: {_speed(best)}, {_speed(worst)}")
 
 
-def too_deep(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+def too_deep(recipe: Recipe, evidence: Evidence, drafts: int | None) -> Iterator[Finding]:
     """Fewer drafts were faster, at every batch that both were measured at."""
-    drafts = drafts_of(recipe.draft)
     if drafts is None or not is_usable(recipe, evidence):
         return
     pairs = list(_faster_and_own(evidence, drafts))
@@ -165,7 +180,7 @@ def too_deep(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
         less, own = max(pairs, key=lambda pair: pair[0].tokens_per_second / pair[1].tokens_per_second)
         yield warn(
             "evidence.too-deep",
-            "draft.num_steps",
+            f"draft.{depth_key(recipe.draft)}",
             f"is {drafts}",
             f"with {less.num_steps} it made {less.tokens_per_second:,.0f} tokens/s at batch {own.batch}, and with {drafts} "
             f"{own.tokens_per_second:,.0f}; fewer are faster at every batch",
@@ -173,9 +188,8 @@ def too_deep(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def knee(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
+def knee(recipe: Recipe, evidence: Evidence, drafts: int | None) -> Iterator[Finding]:
     """C096: positions that too few rounds reach, where nobody measured less depth. What a position costs is then a share of the whole."""
-    drafts = drafts_of(recipe.draft)
     if drafts is None or not is_usable(recipe, evidence) or any(_faster_and_own(evidence, drafts)):
         return
     depths = {}
@@ -187,7 +201,7 @@ def knee(recipe: Recipe, evidence: Evidence) -> Iterator[Finding]:
         batch, (depth, survival) = max(depths.items(), key=lambda item: item[1][0])
         found = f"is {drafts}; position {depth + 1} is reached in {survival[depth]:.0%} of rounds at batch {batch}"
         why = "if every position costs the same, that is too seldom to pay for it"
-        yield note("evidence.knee", "draft.num_steps", found, why, f"Measure it with {depth}.")
+        yield note("evidence.knee", f"draft.{depth_key(recipe.draft)}", found, why, f"Measure it with {depth}.")
 
 
 def _faster_and_own(evidence: Evidence, drafts: int) -> Iterator[tuple[Row, Row]]:

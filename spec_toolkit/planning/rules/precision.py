@@ -7,10 +7,12 @@ Read in SGLang 0.5.23: `_dsa_kv_cache_dtype_default`, `_deepseek_v4_kv_cache_dty
 from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
+from spec_toolkit.facts.model import Model
 from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Family
 from spec_toolkit.planning.situation import Situation
+from spec_toolkit.recipe.schema import Target
 
 REFUSED_BY_ENGINE = frozenset({"precision.kv-sparse", "precision.kv-v4", "precision.kv-trtllm"})
 
@@ -33,8 +35,11 @@ def kv_cache(situation: Situation) -> Iterator[Finding]:
     elif family is Family.V4 and asked not in {"bfloat16", "fp8_e4m3"}:
         why = "DeepSeek V4 keeps its cache in fp8_e4m3 or bfloat16"
         yield refuse("precision.kv-v4", _KV, found, why, "Write one of them, or leave it out.")
+    elif "trtllm_mla" in _backends(situation) and asked == "bfloat16":
+        why = "for these MLA kernels the engine takes the short spelling alone"
+        yield correct("precision.kv-trtllm", _KV, found, why, "Planned with bf16; write that.", ((_KV, "bf16"),))
     elif {"trtllm_mla", "cutedsl_mla"} & _backends(situation) and asked not in {"bf16", "bfloat16", "fp8_e4m3"}:
-        why = "the MLA kernels for Blackwell read bfloat16 or fp8_e4m3"
+        why = "the MLA kernels for Blackwell read bf16 or fp8_e4m3"
         yield refuse("precision.kv-trtllm", _KV, found, why, "Write one of them, or leave it out.")
     elif asked == "fp8_e5m2":
         why = "its two bits of mantissa cost accuracy, and few kernels read it; beside an FP8 DeepSeek V3 it ended an engine of 0.4.2"
@@ -47,6 +52,16 @@ def redundant(situation: Situation) -> Iterator[Finding]:
     if asked is not None and stored is not None and stored.method == asked == "fp8":
         why = "the checkpoint is stored so and says it itself"
         yield warn("precision.redundant", "quantization", f"is {asked}", why, "Leave it out.")
+
+
+def stored(target: Target, model: Model) -> Iterator[Finding]:
+    """A recipe's word for its checkpoint: the engine never hears it and serves what the checkpoint holds."""
+    word, weights = target.quantization, model.weights
+    if word is None or weights is None or word == weights.value:
+        return
+    found, why = f"is {word}", f"{target.model} is stored in {weights.value}, and the engine serves it as it is stored"
+    remedy = f"Write {weights.value}, or the model that is stored in {word}."
+    yield warn("precision.not-as-stored", "target.quantization", found, why, remedy)
 
 
 def _backends(situation: Situation) -> frozenset[str | None]:

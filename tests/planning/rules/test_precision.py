@@ -1,6 +1,10 @@
 import pytest
 
+from spec_toolkit.errors import Verdict
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.planning.rules import precision
+from spec_toolkit.recipe.schema import Target
 from tests.planning.rules.launches import GEMMA, GLM, V3, V4, V32, launch, said
 
 _FP8, _PLAIN = "deepseek-ai/DeepSeek-V3-0324", "google/gemma-4-E4B-it"
@@ -16,6 +20,9 @@ _FP8, _PLAIN = "deepseek-ai/DeepSeek-V3-0324", "google/gemma-4-E4B-it"
         pytest.param(V4, None, "fp8_e5m2", ("precision.kv-v4", "refuse"), id="v4"),
         pytest.param(V4, None, "bfloat16", None, id="near-miss-v4"),
         pytest.param(V3, "b200", "fp8_e5m2", ("precision.kv-trtllm", "refuse"), id="blackwells-mla-kernels"),
+        pytest.param(V3, "b200", "bfloat16", ("precision.kv-trtllm", "correct"), id="blackwells-mla-long-spelling"),
+        pytest.param(V3, "b200", "bf16", None, id="near-miss-blackwells-mla-short-spelling"),
+        pytest.param(V3, "h200", "bfloat16", None, id="near-miss-hopper-long-spelling"),
         pytest.param(V3, "h200", "fp8_e5m2", ("precision.kv-e5m2", "warn"), id="where-it-runs"),  # C084
         pytest.param(GEMMA, "h200", "fp8_e5m2", ("precision.kv-e5m2", "warn"), id="gemma"),
         pytest.param(V3, "b200", "fp8_e4m3", None, id="near-miss-the-usual-kind"),
@@ -38,3 +45,21 @@ def test_what_the_checkpoint_says_need_not_be_asked_for(
 ) -> None:  # C084
     given = launch(model=model, quantization=quantization)
     assert said(precision.redundant(given)) == [("precision.redundant", "warn", "quantization")] * found
+
+
+@pytest.mark.parametrize(
+    ("model", "word", "says"),
+    [
+        pytest.param(_FP8, "nvfp4", "is nvfp4; deepseek-ai/DeepSeek-V3-0324 is stored in fp8", id="another-format"),
+        pytest.param(_PLAIN, "fp8", "is stored in bf16", id="not-quantised"),
+        pytest.param(_FP8, "fp8", None, id="near-miss-as-stored"),
+        pytest.param(_FP8, None, None, id="near-miss-left-to-the-checkpoint"),
+        pytest.param("somebody/else", "nvfp4", None, id="near-miss-a-checkpoint-that-nobody-read"),
+    ],
+)
+def test_a_recipes_word_for_its_checkpoint_is_compared_with_it(model: str, word: str | None, says: str | None) -> None:
+    found = list(precision.stored(Target(model=model, quantization=word), known_model(model, load_tables())))
+    assert [(f.rule, f.verdict, f.where) for f in found] == (
+        [("precision.not-as-stored", Verdict.WARN, "target.quantization")] if says else []
+    )
+    assert all(says in finding.sentence() for finding in found)
