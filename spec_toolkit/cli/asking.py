@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from spec_toolkit.cli.launches import of_command
 from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.asked import Given, machines_for
 from spec_toolkit.launch.prepare import plan_and_patches
 from spec_toolkit.launch.resolution import about_command, about_plan, put
 from spec_toolkit.launch.resolving.kept import Wanted, keep
 from spec_toolkit.launch.resolving.records import Resolution
-from spec_toolkit.planning.situation import Site
-from spec_toolkit.recipe.command import read_command
+from spec_toolkit.planning.situate import site_of
 
 
 def ask(wanted: Wanted) -> Resolution:
@@ -26,16 +27,14 @@ def _of_recipe(path: Path) -> Resolution:
 
 
 def _of_command(wanted: Wanted) -> Resolution:
-    facts = load_tables().gpus.get(wanted.gpu or "")
-    site = Site(gpu=wanted.gpu, facts=facts, gpus_per_node=wanted.count, nodes=wanted.nodes)
-    opened: list[str] = []
-
-    def open_file(name: str) -> bytes:
-        opened.append(name)
-        return Path(name).read_bytes()
-
-    launch = read_command(wanted.command or "", open_file=open_file)
-    found = put(about_command(launch, load_tables(), site), waiting=_waiting)
+    """The first launch of the text, on the machines that `check` takes it for."""
+    tables, opened = load_tables(), list[str]()
+    launch, *others = of_command(wanted.command or "", opened.append)
+    machines = machines_for(launch, Given(gpu=wanted.gpu, count=wanted.count, nodes=wanted.nodes), tables)
+    site = site_of(tables, machines.gpu, machines.count, machines.nodes)
+    if others:
+        click.echo(f"the command holds {len(others) + 1} launches; the first is asked about", err=True)
+    found = put(about_command(launch, tables, site), waiting=_waiting)
     return replace(found, of_tables=found.of_tables and not opened)
 
 

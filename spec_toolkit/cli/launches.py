@@ -1,6 +1,7 @@
 """Reads the launch command or the manifest that a verb is given."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from spec_toolkit.recipe.command import CommandLaunch, read_commands
@@ -12,9 +13,15 @@ from spec_toolkit.recipe.source import read_source
 _STDIN = "-"
 
 
-def of_command(pasted: str) -> tuple[CommandLaunch, ...]:
+def of_command(pasted: str, opened: Callable[[str], None] = lambda _: None) -> tuple[CommandLaunch, ...]:
+    """`opened` hears the name of each file that the command has read."""
     text = _stdin().decode("utf-8", "replace") if pasted == _STDIN else pasted
-    return read_commands(text, open_file=lambda name: _read(Path(name).expanduser()))
+
+    def open_file(name: str) -> bytes:
+        opened(name)
+        return _read(Path(name).expanduser())
+
+    return read_commands(text, open_file=open_file)
 
 
 def of_manifest(manifest: str) -> tuple[PodLaunch, ...]:

@@ -1,5 +1,7 @@
 """`spec-toolkit resolve`."""
 
+import sys
+
 import click
 
 from spec_toolkit.errors import Verdict
@@ -11,13 +13,15 @@ from spec_toolkit.report import resolve as report
 
 @click.command()
 @click.argument("recipe", required=False)
-@click.option("--command", "launch", help="A launch command in place of a recipe.")
-@click.option("--gpu", help="With --command: the GPU it is for, as recipes name it: h200.")
-@click.option("--count", type=click.IntRange(1, 1024), default=1, help="With --command: GPUs of one node.")
-@click.option("--nodes", type=click.IntRange(1, 1024), default=1, help="With --command: nodes.")
+@click.option("--command", "launch", help="A launch command, as it is pasted into a shell; '-': standard input.")
+@click.option("--gpu", help="The GPU a command is for, as recipes name it: h200.")
+@click.option(
+    "--count", type=click.IntRange(1, 1024), help="GPUs of one node; default: those the command sees or takes."
+)
+@click.option("--nodes", type=click.IntRange(1, 1024), help="Nodes; default: as many as the command says.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record, not text.")
 def command(  # noqa: PLR0913 - one an option
-    recipe: str | None, launch: str | None, gpu: str | None, *, count: int, nodes: int, as_json: bool
+    recipe: str | None, launch: str | None, gpu: str | None, *, count: int | None, nodes: int | None, as_json: bool
 ) -> int:
     """Say what the engine itself would make of RECIPE (a file, or a name of the catalogue), and where it takes something else.
 
@@ -35,7 +39,8 @@ def command(  # noqa: PLR0913 - one an option
     if launch is not None and gpu is None:
         raise click.UsageError("--command needs --gpu: the engine resolves differently for different GPUs.")
     path = find_recipe(recipe) if recipe is not None else None
-    wanted = Wanted(recipe=path, command=launch, gpu=gpu, count=count, nodes=nodes)
+    text = sys.stdin.read() if launch == "-" else launch
+    wanted = Wanted(recipe=path, command=text, gpu=gpu.lower() if gpu else None, count=count, nodes=nodes)
     found = read_kept(wanted) or _ask(wanted)
     click.echo(report.as_json(found) if as_json else report.resolution(found))
     if not found.answered:

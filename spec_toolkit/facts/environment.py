@@ -156,9 +156,20 @@ def _nvidia_smi(arguments: tuple[str, ...], deadline_seconds: float) -> str | No
 def _hub(environment: Mapping[str, str], deadline_seconds: float) -> Hub:
     address = (environment.get("HF_ENDPOINT") or _HUB).rstrip("/")
     if environment.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        return Hub(address, asked=False, said="HF_HUB_OFFLINE is set")
+        return Hub(_without_login(address), asked=False, said="HF_HUB_OFFLINE is set")
     said = in_time(lambda: _status(f"{address}/api/models?limit=1", deadline_seconds), deadline_seconds)
-    return Hub(address, asked=True, said=said if said is not None else f"no answer within {deadline_seconds:g} s")
+    return Hub(
+        _without_login(address),
+        asked=True,
+        said=said if said is not None else f"no answer within {deadline_seconds:g} s",
+    )
+
+
+def _without_login(address: str) -> str:
+    """An address may carry a name and a password; what is shown does not."""
+    scheme, separator, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _status(address: str, timeout_seconds: float) -> int | str:

@@ -1,5 +1,6 @@
 """What the engine decided about a launch, picked out of its whole record, and where that is not what was asked. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -173,9 +174,21 @@ def _same(wanted: Any, taken: Any) -> bool:
 
 def _why(name: str, said: tuple[str, ...]) -> str:
     """The engine's own warning about it, where one names it."""
-    words = (name, name.replace("_", "-"), name.replace("_", " "))
-    line = next((line for line in said if any(word in line.lower() for word in words)), None)
+    words = "|".join(re.escape(word) for word in (name, name.replace("_", "-"), name.replace("_", " ")))
+    whole = re.compile(
+        rf"(?<![\w-])(--)?({words})(?![\w-])", re.IGNORECASE
+    )  # `dtype` is not in `KV cache dtype`'s place
+    others = _longer_names(name)
+    line = next(
+        (line for line in said if whole.search(line) and not any(other in line.lower() for other in others)), None
+    )
     return f'it says "{_one_line(line).rstrip(".")}"' if line else ""
+
+
+def _longer_names(name: str) -> list[str]:
+    """Other arguments whose name holds this one as a part; a line about one of them is not about this."""
+    fields = (field for field in Arguments.__struct_fields__ if field != name and name in field)
+    return [spelled for field in fields for spelled in (field, field.replace("_", "-"), field.replace("_", " "))]
 
 
 def _graphs(said: Mapping[str, Any], phase: str) -> tuple[str | None, tuple[int, ...]]:

@@ -20,6 +20,7 @@ _OPEN_FILES = 65_535  # the engine raises its own soft limit to this, and goes o
 _CONTAINER_DEFAULT = 64 * 2**20  # bytes of /dev/shm; a segment of NCCL's is about 10 MB, and there are several (C115)
 _DRIVERS_OWN = 1024  # MiB of a GPU in use that no process need account for
 _MOST_NAMES = 4
+_HUB_ANSWERS = frozenset({401, 429})  # it wants a token, or fewer questions: it is there, and it is a hub
 _CUDA = "cuda-python"  # whose version is CUDA's
 
 
@@ -225,7 +226,7 @@ def _hub(environment: Environment) -> Iterator[Line]:
     hub = environment.hub
     if not hub.asked:
         yield _unknown("hub", f"{hub.said}: nobody asks {hub.address}, and models must lie in its cache")
-    elif isinstance(hub.said, int) and hub.said < 500 and hub.said != 407:
+    elif isinstance(hub.said, int) and (200 <= hub.said < 300 or hub.said in _HUB_ANSWERS):
         yield _ok("hub", f"{hub.address} answers")
     else:
         said = f"answers {hub.said}" if isinstance(hub.said, int) else f"does not answer ({hub.said})"

@@ -30,6 +30,11 @@ from spec_toolkit.shipped import rehearsal
 
 _STEPS = "steps.json"
 _RENDEZVOUS = ("--dist-init-addr", "127.0.0.1:20000")  # of several nodes: a place of the machine, which changes nothing
+# Destinations whose value may be a file or a folder; any other word that happens to be one's name stays as it is.
+_NAMES_A_PLACE = frozenset(
+    {"model_path", "tokenizer_path", "chat_template", "completion_template"}
+    | {"speculative_draft_model_path", "speculative_adaptive_config", "speculative_token_map"}
+)
 # Where our hooks can change what is resolved; importing what the others hook would cost seconds and change nothing.
 _ADAPTIVE = "sglang.srt.speculative.adaptive_spec_params."
 _RESOLVER = ("sglang.srt.arg_groups.", _ADAPTIVE)
@@ -67,14 +72,24 @@ def about_command(launch: CommandLaunch, tables: Tables, site: Site) -> Inquiry:
     """Relative places are the current folder's, as they would be for the command."""
     asked = launch.arguments
     models = _models([asked.model_path, asked.speculative_draft_model_path], tables)
-    words = [word for flag in launch.written if not flag.unknown for word in (flag.flag, *flag.values)]
-    here = {word: str(Path(word).expanduser().resolve()) for word in words if _is_place(word)}
+    words: list[str] = []
+    here: list[str] = []
+    for flag in launch.written:
+        if flag.unknown:
+            continue
+        places = [_place(value) for value in flag.values] if flag.destination in _NAMES_A_PLACE else []
+        here += [place for place in places if place]
+        words += (
+            [flag.flag, *((place or value) for place, value in zip(places, flag.values, strict=True))]
+            if places
+            else [flag.flag, *flag.values]
+        )
     question = Question(
-        argv=tuple(here.get(word, word) for word in words),
+        argv=tuple(words),
         gpu=describe(site.gpu or "", site.facts, count=site.gpus_per_node),
         files=models.files,
         environment={name: value for name, value in launch.environment.items() if name.startswith(ENGINES_OWN)},
-        places=tuple(dict.fromkeys([*models.folders, *here.values()])),
+        places=tuple(dict.fromkeys([*models.folders, *here])),
     )
     return Inquiry(
         name=asked.model_path or "the command",
@@ -169,7 +184,7 @@ class _Models(NamedTuple):
 def _models(models: Sequence[str | None], tables: Tables) -> _Models:
     """FactsError where the configuration of one is not known."""
     named = [model for model in models if model]
-    local = [model for model in named if is_folder(model) or Path(model).is_dir()]
+    local = [model for model in named if is_folder(model) or _is_directory(model)]
     for folder in local:
         read_object(Path(_local(folder)) / "config.json")
     files: dict[str, Any] = {}
@@ -178,13 +193,25 @@ def _models(models: Sequence[str | None], tables: Tables) -> _Models:
     return _Models(files, tuple(map(_local, local)))
 
 
-def _is_place(word: str) -> bool:
-    return not word.startswith("-") and len(word) < 256 and Path(word).expanduser().exists()
+def _place(value: str) -> str | None:
+    """Where a value lies, if it names a file or folder of this machine."""
+    try:
+        path = Path(value).expanduser()
+        return str(path.resolve()) if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # longer than a name can be, a user nobody knows, a null byte
+        return None
 
 
 def _local(model: str) -> str:
-    folder = model_folder(model) or (Path(model) if Path(model).is_dir() else None)
+    folder = model_folder(model) or (Path(model) if _is_directory(model) else None)
     return str(folder.resolve()) if folder else model
+
+
+def _is_directory(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):  # longer than a name can be
+        return False
 
 
 def _machine(gpu: str, count: int, nodes: int) -> str:

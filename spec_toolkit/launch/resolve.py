@@ -78,7 +78,7 @@ def _ask_child(questions: Sequence[Question], waiting: Waiting, import_seconds: 
         asked.write(text)
         asked.seek(0)
         child = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-P", _CHILD, str(patience)],
+            [sys.executable, "-P", _CHILD, str(patience), str(os.getpid())],
             stdin=asked,
             stdout=subprocess.PIPE,
             stderr=words,

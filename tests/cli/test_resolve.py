@@ -12,7 +12,9 @@ COMMAND = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3-
 
 
 @pytest.fixture
-def toolkit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def toolkit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["spec-toolkit", "resolve", *arguments])
         with pytest.raises(SystemExit) as ended:
@@ -48,7 +50,6 @@ def test_what_cannot_be_asked_is_said_in_a_sentence(toolkit, arguments: list[str
 
 
 def test_without_an_engine_it_says_how_to_get_one(toolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(resolve, "engine_identity", lambda: None)
     ended, _, err = toolkit("deepseek_v3_h200")
     assert ended == 3
@@ -57,7 +58,6 @@ def test_without_an_engine_it_says_how_to_get_one(toolkit, tmp_path: Path, monke
 
 @pytest.mark.engine
 def test_a_command_is_resolved_told_and_kept(toolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     ask = [
         "--gpu",
         "h200",

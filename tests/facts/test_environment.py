@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_toolkit.facts.environment import parse_held, parse_holders, read_environment, room
+from spec_toolkit.facts.environment import _hub, parse_held, parse_holders, read_environment, room
 
 NOBODY = {"HF_HUB_OFFLINE": "1"}
 MACHINE = "0, GPU-aaaa, NVIDIA H200, 143771, 580.95.05\n1, GPU-bbbb, NVIDIA H200, 143771, 580.95.05"
@@ -110,3 +110,16 @@ def test_torch_is_not_imported() -> None:
     ask = "import sys; from spec_toolkit.facts.environment import read_environment as r; r({'HF_HUB_OFFLINE': '1'}); print('torch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://bob:hunter2@hub.example/a", "https://hub.example/a"),
+        ("https://hub.example", "https://hub.example"),
+        ("https://hub.example/@scope", "https://hub.example/@scope"),
+    ],
+)
+def test_the_login_of_a_hubs_address_is_not_shown(address: str, shown: str) -> None:
+    settings = {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "1", "HOME": "/nowhere"}
+    assert _hub(settings, 1.0).address == shown

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Verdict
-from spec_toolkit.launch.decided import cpu_values, decided, differences, findings
+from spec_toolkit.launch.decided import _why, cpu_values, decided, differences, findings
 from spec_toolkit.launch.resolving.records import Answer, Believed, DescribedGpu, Outcome, Question, SeenModel, Stage
 
 H200 = DescribedGpu(name="NVIDIA H200", capability=(9, 0), memory_mib=143771, multiprocessors=132, count=8)
@@ -157,3 +157,21 @@ def test_graphs_that_are_off_are_none() -> None:
     on = decided(ANSWER)
     assert on is not None
     assert (on.decode_graphs, on.prefill_graphs, on.overlap, on.attention_dp) == ((1, 2, 4), (4, 8), True, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "is_its_cause"),
+    [
+        ("kv_cache_dtype", "Setting KV cache dtype to fp8_e4m3 for this model.", True),
+        ("dtype", "Setting KV cache dtype to fp8_e4m3 for this model.", False),
+        ("tp_size", "attn_tp_size is set to 1.", False),
+        ("tp_size", "tp_size is set to 8.", True),
+        ("page_size", "The page size is set to 64.", True),
+        ("attention_backend", "prefill_attention_backend is not supported.", False),
+        ("max_running_requests", "Max running requests is reset to 48 for speculative decoding.", True),
+    ],
+)
+def test_a_reason_is_the_engines_word_about_this_argument_and_no_other(
+    name: str, line: str, is_its_cause: bool
+) -> None:
+    assert bool(_why(name, (line,))) is is_its_cause

@@ -142,6 +142,16 @@ ONE_HELD = tuple(Held(gpu, 90_000 if gpu.index == 3 else 4, 50_000) for gpu in G
             id="no-hub",
         ),
         pytest.param(
+            {"hub": Hub("https://hub.example", asked=True, said=404)},
+            "hub: https://hub.example answers 404",
+            id="something-else-at-its-address",
+        ),
+        pytest.param(
+            {"hub": Hub("https://hub.example", asked=True, said=302)},
+            "hub: https://hub.example answers 302",
+            id="a-portal-in-between",
+        ),
+        pytest.param(
             {"hub": Hub("https://hub.example", asked=True, said=502)},
             "hub: https://hub.example answers 502",
             id="a-broken-hub",

@@ -52,6 +52,17 @@ def test_another_text_of_a_recipe_is_another_question(recipe: Path) -> None:
     assert read_kept(Wanted(recipe=recipe)) is None
 
 
+def test_the_same_command_elsewhere_is_another_question(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative names in it are the current folder's."""
+    asked = Wanted(command="sglang serve ./x", gpu="h200")
+    keep(asked, FOUND)
+    assert read_kept(asked) == FOUND
+    monkeypatch.chdir(tmp_path)
+    assert read_kept(asked) is None
+
+
 def test_evidence_beside_a_recipe_counts(recipe: Path) -> None:
     keep(Wanted(recipe=recipe), FOUND)
     (recipe.parent / "evidence").mkdir()

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from spec_toolkit.errors import EngineError, FactsError
 from spec_toolkit.launch import resolve
 from spec_toolkit.launch.resolve import resolve_many
+from spec_toolkit.launch.resolving import cache as cache_module
 from spec_toolkit.launch.resolving.cache import Cache, cache_folder, key_of
 from spec_toolkit.launch.resolving.records import Answer, DescribedGpu, Outcome, Question
 
@@ -65,6 +66,36 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_key_holds_what_the_answer_follows_from(changed: Question, same: bool) -> None:
     assert (key_of(changed, "engine") == key_of(QUESTION, "engine")) is same
     assert key_of(QUESTION, "engine") != key_of(QUESTION, "another engine")
+
+
+def test_a_hook_is_known_by_its_content(tmp_path: Path) -> None:
+    hook = tmp_path / "hooks.py"
+    hook.write_text("one")
+    question = replace(QUESTION, hooks=({"target": "a", "file": str(hook)},))
+    before = key_of(question, "engine")
+    hook.write_text("two")
+    assert key_of(question, "engine") != before
+
+
+def test_and_so_is_our_own_code_that_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ask.py").write_text("one")
+    monkeypatch.setattr(cache_module, "__file__", str(tmp_path / "cache.py"))
+    before = key_of(QUESTION, "engine")
+    (tmp_path / "ask.py").write_text("two")
+    assert key_of(QUESTION, "engine") != before
+
+
+def test_a_user_without_a_home_keeps_nothing_and_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def nobody(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", nobody)
+    assert cache_folder() is None
+    homeless = Cache(cache_folder())
+    homeless.write("key", ANSWER)
+    assert homeless.read("key") is None
 
 
 def test_a_local_folder_is_known_by_its_content(tmp_path: Path) -> None:
@@ -192,6 +223,33 @@ def test_an_interrupt_ends_the_child_and_its_children(tmp_path: Path, child) -> 
     _, said = asking.communicate(timeout=20)
     assert "KeyboardInterrupt" in said
     assert not alive(tmp_path / "word")
+
+
+@pytest.mark.slow
+def test_a_command_that_is_terminated_leaves_no_child_that_computes_for_nobody(tmp_path: Path) -> None:
+    script = (
+        "from tests.launch.test_resolve import QUESTION\n"
+        "from spec_toolkit.launch import resolve\n"
+        f"resolve.resolve_many([QUESTION], cache=resolve.Cache(resolve.Path({str(tmp_path)!r})))\n"
+    )
+    asking = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def children() -> list[str]:
+        path = Path(f"/proc/{asking.pid}/task/{asking.pid}/children")
+        return path.read_text().split() if path.exists() else []
+
+    until(lambda: bool(children()))
+    [child] = children()
+    until(lambda: b"__main__.py" in Path(f"/proc/{child}/cmdline").read_bytes())
+    time.sleep(1.0)  # its first lines have run: it has asked to end with us
+    asking.kill()
+    asking.wait()
+    until(lambda: not Path(f"/proc/{child}").exists(), seconds=5.0)
 
 
 def test_what_is_set_for_our_process_does_not_reach_the_answer() -> None:

@@ -4,6 +4,7 @@ The engine is imported once; each launch is resolved in a fork of this process, 
 on caches and on loggers. The forks also say which modules they had to import, and the next ones find them imported.
 """
 
+import ctypes
 import importlib
 import json
 import os
@@ -23,12 +24,14 @@ del sys.path[0]  # from here on nothing of the engine's environment is shadowed
 
 _WORTH_IMPORTING = 3  # launches to come; for fewer it costs more than it saves
 _UNANSWERED = "unanswered"
+_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever the engine prints is not an answer
-    signal.alarm(int(float(sys.argv[1])) + 1)  # should whoever asks be gone
+    _end_with_whoever_asked()
+    signal.alarm(int(float(sys.argv[1])) + 1)
     launches: list[dict[str, Any]] = json.load(sys.stdin)
     started = time.monotonic()
     gpu = next((launch["gpu"] for launch in launches if launch["gpu"]), None)
@@ -48,11 +51,19 @@ def main() -> None:
         answers.flush()
 
 
+def _end_with_whoever_asked() -> None:
+    """However it ended: a command that is terminated in the middle leaves nothing that computes for nobody."""
+    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(sys.argv[2]):  # it was gone before the kernel was told
+        sys.exit(1)
+
+
 def _in_a_fork(ask: Any, launch: dict[str, Any]) -> dict[str, Any]:
     theirs, ours = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(theirs)
+        ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         signal.alarm(int(launch["deadline_seconds"]) + 1)
         with os.fdopen(ours, "w", encoding="utf-8") as answers, tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)

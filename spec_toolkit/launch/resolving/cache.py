@@ -16,28 +16,33 @@ from spec_toolkit.launch.resolving.records import Answer, Outcome, Question, Res
 
 _MOST = 256  # answers of some 25 kB
 _READ_BY_THE_ENGINE = ("config.json", "hf_quant_config.json", "generation_config.json", "model.safetensors.index.json")
+_RESOLVES = ("srt/*.py", "srt/arg_groups/**/*.py", "srt/configs/*.py", "srt/utils/**/*.py", "srt/speculative/*.py")
 _DECIDES_TOO = ("transformers", "torch")  # read and judge a model's configuration on the engine's behalf
 
 Kept = TypeVar("Kept", Answer, Resolution)
 
 
-def cache_folder() -> Path:
+def cache_folder() -> Path | None:
+    """None for a user without a home, as a pod may run: then nothing is kept."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():  # as the XDG specification says: unset, empty and relative are the same
-        base = Path("~/.cache").expanduser()
+        try:
+            base = Path("~/.cache").expanduser()
+        except RuntimeError:
+            return None
     return base / "spec-toolkit" / "resolve"
 
 
 def engine_identity() -> str | None:
     """The engine as it is installed here, and what it lets read a model's configuration; None where there is no engine.
 
-    By the files' sizes and times: an engine installed from a checkout is edited in place, and asking for a package's version takes
-    longer than all the rest.
+    By the sizes and times of the files that arguments and configurations go through: an engine installed from a checkout is edited in
+    place, and asking for a package's version takes longer than all the rest. An edit of a kernel or a model class is not seen.
     """
     engine = _package("sglang")
     if engine is None:
         return None
-    files = [engine / "version.py", engine / "srt/server_args.py", *sorted(engine.glob("srt/arg_groups/**/*.py"))]
+    files = [engine / "version.py", *(file for part in _RESOLVES for file in sorted(engine.glob(part)))]
     files += [folder / "__init__.py" for name in _DECIDES_TOO if (folder := _package(name)) is not None]
     return hashlib.sha256("\n".join(map(_stamp, files)).encode()).hexdigest()
 
@@ -63,7 +68,8 @@ def key_of(question: Question, engine: str) -> str:
 
 
 class Cache:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
+        """None: nothing is read, and nothing kept."""
         self._folder = folder
 
     def read(self, key: str) -> Answer | None:
@@ -83,7 +89,9 @@ class Cache:
             self._write(key, resolution)
 
     def _read(self, key: str, kind: type[Kept]) -> Kept | None:
-        path = self._path(key)
+        if self._folder is None:
+            return None
+        path = self._folder / f"{key}.json"
         try:
             kept = msgspec.json.decode(path.read_bytes(), type=kind)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -93,7 +101,9 @@ class Cache:
         return kept
 
     def _write(self, key: str, kept: Answer | Resolution) -> None:
-        path = self._path(key)
+        if self._folder is None:
+            return
+        path = self._folder / f"{key}.json"
         part = path.with_suffix(f".{os.getpid()}.part")
         with suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,14 +111,12 @@ class Cache:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.encode(kept))
             part.replace(path)
-            self._shrink()
+            self._shrink(self._folder)
 
-    def _path(self, key: str) -> Path:
-        return self._folder / f"{key}.json"
-
-    def _shrink(self) -> None:
+    @staticmethod
+    def _shrink(folder: Path) -> None:
         """The answers used longest ago go; so do parts that a killed process left."""
-        entries = sorted(self._folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True)
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True)
         for entry in entries[_MOST:]:
             entry.unlink(missing_ok=True)
 

@@ -27,8 +27,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     recipe: Path | None = None
     command: str | None = None
     gpu: str | None = None
-    count: int = 1  # GPUs of one node
-    nodes: int = 1
+    count: int | None = None  # GPUs of one node; None: as the command says
+    nodes: int | None = None
 
 
 def read_kept(wanted: Wanted) -> Resolution | None:
