@@ -8,7 +8,7 @@ from spec_toolkit.cli.options import launch_options, one_of
 @click.command()
 @click.argument("recipe", required=False)
 @launch_options
-@click.option("--json", "as_json", is_flag=True, help="Print records, not text.")
+@click.option("--json", "as_json", is_flag=True, help="Print a record for each launch, not text.")
 def command(  # noqa: PLR0913 - one argument an option
     recipe: str | None,
     *,
@@ -45,7 +45,12 @@ def _recipe(name: str, *, as_json: bool) -> int:
     from spec_toolkit.report import text  # noqa: PLC0415 - see above
 
     _, plan = plan_recipe(find_recipe(name))
-    click.echo(text.as_json(plan.findings) if as_json else text.check(plan))
+    if as_json:
+        from spec_toolkit.report import asked as report  # noqa: PLC0415 - see above
+
+        click.echo(text.as_json([report.of_plan(plan)]))
+    else:
+        click.echo(text.check(plan))
     return 0 if plan.may_launch else 1
 
 
@@ -64,5 +69,5 @@ def _launches(
         found = check_commands(of_command(pasted), machines, load_tables())
     else:
         found = check_pods(of_manifest(str(manifest)), machines, load_tables())
-    click.echo(text.as_json(found) if as_json else report.checked(found))
+    click.echo(text.as_json(report.of_launches(found)) if as_json else report.checked(found))
     return 0 if all(each.may_launch for each in found) else 1

@@ -3,8 +3,40 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import Struct
+
+from spec_toolkit.errors import Finding
 from spec_toolkit.launch.asked import Checked
+from spec_toolkit.planning.plan import Plan
+from spec_toolkit.recipe.page import hardware_words
 from spec_toolkit.report.text import findings
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What `check` found of one launch, for other programs; a recipe, a command and each launch of a manifest have the same."""
+
+    name: str
+    machine: str
+    labels: tuple[str, ...]  # words that go wherever its numbers go
+    may_launch: bool
+    findings: tuple[Finding, ...]  # worst first
+
+
+def of_plan(plan: Plan) -> Record:
+    return Record(
+        name=plan.name,
+        machine=hardware_words(plan.recipe.hardware),
+        labels=plan.labels,
+        may_launch=plan.may_launch,
+        findings=plan.findings,
+    )
+
+
+def of_launches(found: Sequence[Checked]) -> list[Record]:
+    return [
+        Record(name=each.name, machine=each.machine, labels=(), may_launch=each.may_launch, findings=each.findings)
+        for each in found
+    ]
 
 
 def checked(found: Sequence[Checked]) -> str:

@@ -142,11 +142,13 @@ def test_a_refused_recipe_starts_nothing(toolkit, tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_check_as_json_is_the_findings(toolkit) -> None:
+def test_check_as_json_is_a_record_with_its_findings(toolkit) -> None:
     answer = toolkit("check", "deepseek_v3_h200", "--json")
     assert answer.returncode == 0
-    findings = json.loads(answer.stdout)
-    assert {"rule", "verdict", "where", "found", "why", "remedy", "changes"} == set(findings[0])
+    [record] = json.loads(answer.stdout)
+    assert (record["name"], record["machine"]) == ("deepseek_v3_h200", "8 × H200, TP 8")  # noqa: RUF001 - times
+    assert (record["labels"], record["may_launch"]) == (["unproven"], True)
+    assert {"rule", "verdict", "where", "found", "why", "remedy", "changes"} == set(record["findings"][0])
 
 
 def test_no_deployment_is_not_an_error(toolkit) -> None:
