@@ -85,6 +85,8 @@ class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True):
     speculative_moe_runner_backend: str | None = None
     speculative_moe_a2a_backend: str | None = None
     speculative_dspark_block_size: int | None = None
+    speculative_dflash_block_size: int | None = None
+    speculative_ngram_max_bfs_breadth: int | None = None
     speculative_token_map: str | None = None
     enable_multi_layer_eagle: bool | None = None
 
@@ -111,6 +113,11 @@ class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def speculates(self) -> bool:
         return self.speculative_algorithm is not None
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether experts send each other their tokens, all to all."""
+        return self.moe_a2a_backend not in {None, "none"}
 
     @property
     def attention_dp(self) -> int:

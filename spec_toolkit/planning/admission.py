@@ -6,6 +6,8 @@
     graphs         per rank <= largest captured batch, at every width
     dispatch       verify tokens, shared by the ranks of a group, <= the buffer of the experts' all-to-all
     KV             per rank x context <= tokens that fit
+    written pool   the same <= the tokens a launch limits the pool to
+    window pool    per rank x (window, a page and the reserve) <= tokens of the window's pool
 
 Each is turned into the requests that one rank could run by it. The least of them binds; the next one is what a person meets who lifts
 it.
@@ -23,7 +25,9 @@ from spec_toolkit.planning.captured import (
     offered_sizes,
     prefill_sizes,
 )
-from spec_toolkit.planning.rules.resolved import CHAIN_OR_TREE, DEFAULT_STEPS, algorithm_of, branches_of
+from spec_toolkit.planning.chosen import cap_of, requests_of
+from spec_toolkit.planning.memory.ledger import Room
+from spec_toolkit.planning.memory.rounds import widths_of
 from spec_toolkit.planning.situation import Situation
 
 _LOW_LATENCY_OFF = "normal"  # a mode of DeepEP in which the buffer grows with what is sent
@@ -42,10 +46,6 @@ class Inequality(Struct, frozen=True, kw_only=True):
     @property
     def holds(self) -> bool:
         return self.left <= self.limit
-
-    @property
-    def slack(self) -> int:
-        return self.limit - self.left
 
 
 class Graphs(Struct, frozen=True, kw_only=True):
@@ -85,10 +85,6 @@ class Admission(Struct, frozen=True, kw_only=True):
         """What binds next, once the binding one is lifted."""
         return next(iter(self.in_order[1:]), None)
 
-    @property
-    def violated(self) -> tuple[Inequality, ...]:
-        return tuple(one for one in self.inequalities if not one.holds)
-
 
 class Dispatch(Struct, frozen=True, kw_only=True):
     """The buffer of the experts' all-to-all, on each rank."""
@@ -101,20 +97,17 @@ class Dispatch(Struct, frozen=True, kw_only=True):
     sharing: int  # ranks that share a group's tokens
 
 
-def derive_admission(
-    situation: Situation, *, kv_tokens: int | None = None, request_tokens: int | None = None
-) -> Admission | None:
+def derive_admission(situation: Situation, room: Room | None = None) -> Admission | None:
     """None where neither the launch nor the engine names a cap: then it is what memory leaves.
 
-    `kv_tokens`: that fit on each rank; `request_tokens`: that one request takes of them, its context where nobody counted its reserve.
+    `room`: of the rank's KV; left out, what the launch itself says of it.
     """
     cap = cap_of(situation)
     if cap is None:
         return None
     ranks = max(1, situation.arguments.attention_dp)
-    per_rank = max(1, cap // ranks)
-    widths = _widths(situation)
-    of_memory = _of_memory(situation, per_rank, kv_tokens, request_tokens)
+    per_rank = requests_of(situation)
+    widths = widths_of(situation)
     return Admission(
         cap=cap,
         is_written=situation.arguments.max_running_requests is not None,
@@ -125,36 +118,11 @@ def derive_admission(
             for width in widths
         ),
         prefill_graphs=prefill_sizes(situation),
-        inequalities=(*_inequalities(situation, cap, per_rank, widths), *of_memory),
+        inequalities=(
+            *_inequalities(situation, cap, per_rank, widths),
+            *_of_memory(situation, per_rank, room or Room()),
+        ),
     )
-
-
-def cap_of(situation: Situation) -> int | None:
-    """Most requests of the whole server at once."""
-    asked, engine = situation.arguments, situation.engine
-    if asked.max_running_requests is not None:
-        return asked.max_running_requests
-    own = engine.max_running_requests_of.v.get(situation.target.architecture or "")
-    return own or (engine.default_max_running_requests.v if asked.speculates else None)
-
-
-def width_of(situation: Situation) -> int | None:
-    """Positions one request takes in a verify pass, after the engine's defaults; None: not known, or none."""
-    width = _width(situation)
-    return None if width is None or width < 1 else width
-
-
-def _width(situation: Situation) -> int | None:
-    asked, algorithm = situation.arguments, algorithm_of(situation)
-    if algorithm is None:
-        return 1
-    if algorithm == "DSPARK":
-        block = asked.speculative_dspark_block_size or (situation.draft or situation.target).dspark_block_size
-        return block + 1 if block else asked.speculative_num_draft_tokens
-    if algorithm in CHAIN_OR_TREE and branches_of(situation) == 1:
-        steps = asked.speculative_num_steps
-        return (DEFAULT_STEPS if steps is None else steps) + 1
-    return asked.speculative_num_draft_tokens
 
 
 def dispatch_of(situation: Situation) -> Dispatch | None:
@@ -184,13 +152,6 @@ def sent_tokens(per_rank: int, width: int, dispatch: Dispatch) -> int:
 def most_requests(tokens: int, width: int, dispatch: Dispatch) -> int:
     """Of one group, by a buffer of so many tokens."""
     return tokens * dispatch.sharing // width
-
-
-def _widths(situation: Situation) -> tuple[int, ...]:
-    """Of every step count the engine is started with, ascending; empty: not known."""
-    own = width_of(situation)
-    of_steps = {count + 1 for count in situation.steps} if situation.arguments.speculates else set()
-    return tuple(sorted(of_steps or ({own} if own is not None else set())))
 
 
 def _captured(situation: Situation, per_rank: int, width: int) -> tuple[int, ...]:
@@ -267,18 +228,21 @@ def _of_dispatch(situation: Situation, per_rank: int, widths: Sequence[int]) -> 
         )
 
 
-def _of_memory(
-    situation: Situation, per_rank: int, kv_tokens: int | None, request_tokens: int | None
-) -> Iterator[Inequality]:
+def _of_memory(situation: Situation, per_rank: int, room: Room) -> Iterator[Inequality]:
     asked = situation.arguments
-    each = request_tokens or situation.workload.context_tokens or asked.context_length
-    known = [tokens for tokens in (kv_tokens, asked.max_total_tokens) if tokens is not None]
-    if each and known:
-        yield Inequality(
-            name="kv",
-            says=f"tokens of one rank's requests at {each:,} each, and those that fit",
-            left=per_rank * each,
-            limit=min(known),
-            unit="tokens",
-            requests=min(known) // each,
-        )
+    each = room.of_request or situation.workload.context_tokens or asked.context_length
+    pools = (
+        ("kv", room.kv, each, "that fit"),
+        ("written-pool", asked.max_total_tokens, each, "that the launch limits the pool to"),
+        ("window-pool", room.windows, room.of_request_windows, "of the window's pool"),
+    )
+    for name, tokens, one, which in pools:
+        if one and tokens is not None:
+            yield Inequality(
+                name=name,
+                says=f"tokens of one rank's requests at {one:,} each, and those {which}",
+                left=per_rank * one,
+                limit=tokens,
+                unit="tokens",
+                requests=max(0, tokens) // one,
+            )

@@ -9,7 +9,8 @@ rounded up to that multiple.
 
 from collections.abc import Sequence
 
-from spec_toolkit.facts.records import MemoryDefaults, Rung
+from spec_toolkit.facts.records import Rung
+from spec_toolkit.planning.chosen import defaults_by_memory, largest_graph
 from spec_toolkit.planning.rules.graphs import below, climb, ranks_in_step, round_up
 from spec_toolkit.planning.rules.resolved import Family, backends_of, family_of
 from spec_toolkit.planning.situation import Situation
@@ -22,8 +23,8 @@ def alignment(situation: Situation) -> int:
     """What a captured size must be a multiple of, in tokens: ranks that share a request, where they gather what they computed."""
     asked = situation.arguments
     context_ranks = max(1, asked.attn_cp_size or 1)
-    exchanges = asked.moe_a2a_backend not in {None, "none"}
-    ranks = ranks_in_step((asked.tp_size or 1) // context_ranks, attention_dp=asked.attention_dp, exchanges=exchanges)
+    group = (asked.tp_size or 1) // context_ranks
+    ranks = ranks_in_step(group, attention_dp=asked.attention_dp, exchanges=asked.exchanges)
     multiple = ranks * (2 if asked.enable_two_batch_overlap else 1)
     return multiple if multiple % context_ranks == 0 else multiple * context_ranks
 
@@ -40,7 +41,7 @@ def offered_sizes(situation: Situation) -> tuple[int, ...] | None:
     asked, engine = situation.arguments, situation.engine
     if asked.cuda_graph_bs_decode:
         return tuple(sorted(set(asked.cuda_graph_bs_decode)))
-    largest = asked.cuda_graph_max_bs_decode or _largest_by_memory(situation)
+    largest = largest_graph(situation)
     if largest is None:
         return None
     ladder = engine.decode_graphs_speculating if asked.speculates else engine.decode_graphs_autoregressive
@@ -63,7 +64,7 @@ def ladder_with(written: Sequence[int], ladder: Sequence[Rung], end: int) -> tup
 
 def chunk_tokens(situation: Situation) -> int | None:
     """Of one prefill pass on one rank; None: not known, or not cut into chunks."""
-    asked, defaults = situation.arguments, _by_memory(situation)
+    asked, defaults = situation.arguments, defaults_by_memory(situation)
     chunk = asked.chunked_prefill_size or (defaults.chunk_tokens if defaults else None)
     return None if chunk is None or chunk < 1 else chunk // max(1, asked.attention_dp)
 
@@ -97,20 +98,3 @@ def _left_without_prefill_graphs(situation: Situation) -> bool:
         or bool(asked.enable_two_batch_overlap)
         or asked.moe_a2a_backend not in _CAPTURES_PREFILL_BESIDE
     )
-
-
-def _largest_by_memory(situation: Situation) -> int | None:
-    defaults, asked = _by_memory(situation), situation.arguments
-    if defaults is None:
-        return None
-    largest = defaults.largest_graph_few if (asked.tp_size or 1) < 4 else defaults.largest_graph_many
-    return min(largest, asked.max_running_requests or largest)
-
-
-def _by_memory(situation: Situation) -> MemoryDefaults | None:
-    facts = situation.site.facts
-    memory = facts.memory_mib.v if facts is not None else None
-    if memory is None:
-        return None
-    rows = situation.engine.by_memory.v
-    return next(row for row in rows if row.below_mib is None or memory < row.below_mib)

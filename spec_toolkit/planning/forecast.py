@@ -20,6 +20,6 @@ class Forecast(Struct, frozen=True, kw_only=True):
 def make_forecast(situation: Situation, tables: Tables, evidence: Evidence | None = None) -> Forecast:
     """`evidence`: of just this launch, or None."""
     ledger = draw_up(situation)
-    admission = derive_admission(situation, kv_tokens=ledger.tokens, request_tokens=ledger.request_tokens)
+    admission = derive_admission(situation, ledger.room)
     outlook = derive_outlook(situation, admission, tables, evidence) if admission else None
     return Forecast(ledger=ledger, admission=admission, outlook=outlook)

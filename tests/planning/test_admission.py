@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_toolkit.planning.admission import Admission, cap_of, derive_admission, dispatch_of, width_of
+from spec_toolkit.planning.admission import Admission, derive_admission, dispatch_of
+from spec_toolkit.planning.chosen import cap_of
+from spec_toolkit.planning.memory.ledger import Room
+from spec_toolkit.planning.memory.rounds import widths_of
 from tests.planning.launches import launch
 
 MTP = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
@@ -69,7 +72,7 @@ def test_attention_ranks_share_the_cap(cap: int, layout: dict[str, Any], per_ran
     ],
 )
 def test_a_verify_pass_is_as_wide_as_what_is_drafted(arguments: dict[str, Any], width: int | None) -> None:
-    assert width_of(launch(**arguments)) == width
+    assert widths_of(launch(**arguments)) == (() if width is None else (width,))
 
 
 def test_every_step_count_the_policy_may_use_has_graphs_that_end_with_the_cap() -> None:
@@ -99,27 +102,27 @@ def test_where_graphs_are_switched_off_there_is_none_to_end() -> None:
 def test_one_set_of_inequalities_says_what_binds_and_what_is_behind_it() -> None:
     """64 requests on each of 8 ranks, four positions each: C105, with 65,536 tokens of KV and 1,024 of context."""
     situation = launch(max_running_requests=512, cuda_graph_max_bs_decode=64, context_length=1024, **DEEPEP, **MTP)
-    found = derive_admission(situation, kv_tokens=65_536)
+    found = derive_admission(situation, Room(kv=65_536))
     assert found is not None
-    told = {one.name: (one.left, one.limit, one.unit, one.holds, one.slack) for one in found.inequalities}
+    told = {one.name: (one.left, one.limit, one.unit, one.holds) for one in found.inequalities}
     assert told == {
-        "request-cap": (512, 512, "requests", True, 0),
-        "graphs.width-4": (64, 64, "requests", True, 0),
-        "graphs.draft": (64, 64, "requests", True, 0),
-        "dispatch": (256, 128, "tokens", False, -128),
-        "dispatch-ceiling": (128, 1024, "tokens", True, 896),
-        "kv": (65_536, 65_536, "tokens", True, 0),
-        "prefill-graphs": (1024, 1024, "tokens", True, 0),
+        "request-cap": (512, 512, "requests", True),
+        "graphs.width-4": (64, 64, "requests", True),
+        "graphs.draft": (64, 64, "requests", True),
+        "dispatch": (256, 128, "tokens", False),
+        "dispatch-ceiling": (128, 1024, "tokens", True),
+        "kv": (65_536, 65_536, "tokens", True),
+        "prefill-graphs": (1024, 1024, "tokens", True),
     }
     assert found.binding is not None
     assert (found.binding.name, found.binding.requests) == ("dispatch", 32)
     assert found.behind is not None
     assert (found.behind.name, found.behind.requests) == ("request-cap", 64)
-    assert [one.name for one in found.violated] == ["dispatch"]
+    assert [one.name for one in found.inequalities if not one.holds] == ["dispatch"]
 
 
 def test_memory_may_bind_first() -> None:
-    found = derive_admission(launch(max_running_requests=64, context=4096, **MTP), kv_tokens=100_000)
+    found = derive_admission(launch(max_running_requests=64, context=4096, **MTP), Room(kv=100_000))
     assert found is not None
     assert found.binding is not None
     assert (found.binding.name, found.binding.requests) == ("kv", 24)
@@ -129,24 +132,39 @@ def test_memory_may_bind_first() -> None:
 
 def test_a_request_takes_its_reserve_of_the_pool_too() -> None:
     situation = launch(max_running_requests=64, context=4096, **MTP)
-    found = derive_admission(situation, kv_tokens=100_000, request_tokens=4096 + 64)
+    found = derive_admission(situation, Room(kv=100_000, of_request=4096 + 64))
     assert found is not None
     assert found.binding is not None
     assert (found.binding.left, found.binding.requests) == (64 * 4160, 24)
 
 
 def test_a_pool_that_the_launch_limits_is_no_larger_than_that() -> None:
-    found = derive_admission(launch(max_running_requests=64, max_total_tokens=8192, context=4096), kv_tokens=100_000)
+    found = derive_admission(launch(max_running_requests=64, max_total_tokens=8192, context=4096), Room(kv=100_000))
+    assert found is not None
+    assert [(one.name, one.requests) for one in found.in_order[:2]] == [("written-pool", 2), ("kv", 24)]
+
+
+def test_a_windows_pool_may_bind_before_all_others() -> None:
+    found = derive_admission(
+        launch(max_running_requests=48, context=4096), Room(kv=10**6, windows=4145, of_request_windows=1037)
+    )
     assert found is not None
     assert found.binding is not None
-    assert found.binding.requests == 2
+    assert (found.binding.name, found.binding.requests, found.binding.holds) == ("window-pool", 3, False)
+    assert found.behind is not None
+    assert found.behind.name == "request-cap"
+
+
+def test_an_adaptive_launch_has_graphs_of_every_step_count_it_may_choose() -> None:
+    found = admission(max_running_requests=64, cuda_graph_max_bs_decode=64, speculative_adaptive=True, **MTP)
+    assert [graphs.width for graphs in found.graphs] == [1, 2, 4, 6, 8]
 
 
 def test_who_wants_more_than_is_admitted_is_told_by_how_much() -> None:
     (cap,) = [
         one for one in admission(peak=8192, max_running_requests=1536, **DP8).inequalities if one.unit == "requests"
     ][:1]
-    assert (cap.left, cap.limit, cap.holds, cap.slack) == (8192, 1536, False, -6656)
+    assert (cap.left, cap.limit, cap.holds) == (8192, 1536, False)
     assert "192 on each of 8 ranks" in cap.says
 
 
@@ -183,7 +201,7 @@ def test_a_rank_may_run_exactly_what_every_inequality_allows(
 ) -> None:
     arguments = {"tp_size": 8, "attn_dp_size": dp, "moe_a2a_backend": exchange, "context_length": 4096}
     arguments |= {"speculative_algorithm": "EAGLE", "speculative_num_steps": steps, "speculative_eagle_topk": 1}
-    found = derive_admission(launch(max_running_requests=cap, **arguments), kv_tokens=kv)
+    found = derive_admission(launch(max_running_requests=cap, **arguments), Room(kv=kv))
     assert found is not None
     requests = [one.requests for one in found.in_order]
     assert requests == sorted(requests)

@@ -9,8 +9,9 @@ from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.launch.decided import decided
-from spec_toolkit.planning.admission import cap_of, width_of
 from spec_toolkit.planning.captured import chunk_tokens, has_decode_graphs, offered_sizes, prefill_sizes
+from spec_toolkit.planning.chosen import cap_of
+from spec_toolkit.planning.memory.rounds import widths_of
 from tests.launch.engine_says import engine_answers, engine_is_asked
 from tests.planning.launches import launch
 
@@ -47,6 +48,18 @@ ROWS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("a-chunk", "v3", "b200", {**TP8, "chunked_prefill_size": 4096, "attention_backend": "flashinfer"}),
     ("a-chunk-of-ranks", "v3", "h200", {**DP8, "chunked_prefill_size": 16_384}),
     ("a-pool", "v3", "h200", {**TP8, "max_total_tokens": 1000}),
+    ("a-table", "v3", "h200", {**TP8, "speculative_algorithm": "NGRAM", "attention_backend": "flashinfer"}),
+    (
+        "a-table-of-64",
+        "v3",
+        "h200",
+        {
+            **TP8,
+            "speculative_algorithm": "NGRAM",
+            "speculative_num_draft_tokens": 64,
+            "attention_backend": "flashinfer",
+        },
+    ),
     ("no-graphs", "v3", "h200", {**TP8, "disable_cuda_graph": True}),
     ("no-prefill-graphs", "v3", "h200", {**TP8, "cuda_graph_backend_prefill": "disabled"}),
     ("v4-asked-for-prefill-graphs", "v4", "h200", {**TP8, "cuda_graph_backend_prefill": "breakable"}),
@@ -67,7 +80,7 @@ def test_the_engine_takes_what_admission_says(name: str, model: str, gpu: str, a
     assert theirs is not None, answer.sentence
     ours = {
         "cap": cap_of(situation),
-        "width": width_of(situation) if situation.arguments.speculates else None,
+        "width": max(widths_of(situation)) if situation.arguments.speculates else None,
         "decode graphs": (offered_sizes(situation) or ()) if has_decode_graphs(situation) else (),
         "chunk": chunk_tokens(situation),
         "prefill graphs": prefill_sizes(situation),

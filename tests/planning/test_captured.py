@@ -210,6 +210,7 @@ def test_a_list_is_made_longer_and_not_replaced() -> None:
         pytest.param("DeepseekV3ForCausalLM", {"cuda_graph_backend_prefill": "disabled"}, None, id="switched-off"),
         pytest.param("DeepseekV3ForCausalLM", {"disaggregation_mode": "decode"}, None, id="who-only-decodes"),
         pytest.param("DeepseekV3ForCausalLM", {"pp_size": 2}, None, id="a-pipeline"),
+        pytest.param("DeepseekV3ForCausalLM", {"enable_two_batch_overlap": True}, None, id="two-batches-at-once"),
         pytest.param("DeepseekV3ForCausalLM", {"moe_a2a_backend": "mooncake"}, None, id="an-exchange-not-tried"),
         pytest.param("DeepseekV3ForCausalLM", {"moe_a2a_backend": "deepep"}, 2048, id="near-miss-one-that-is"),
         pytest.param("DeepseekV4ForCausalLM", {"tp_size": 8}, None, id="v4-has-no-room"),

@@ -1,16 +1,14 @@
 """Whether a draft stays within its caps, and what a launch becomes where it does not. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 from msgspec import Struct
 
-from spec_toolkit.planning.memory.ledger import DRAFT, DRAFT_KV, RESERVE, Ledger
+from spec_toolkit.planning.memory.ledger import DRAFT, Ledger
 from spec_toolkit.planning.memory.reserve import GIB, largest_chain
 from spec_toolkit.planning.memory.rounds import Rounds
 from spec_toolkit.planning.situation import Caps
-from spec_toolkit.recipe.schema import Recipe
-from spec_toolkit.terms import Mode
 
 
 class Becomes(Enum):
@@ -30,23 +28,17 @@ class Outcome(Struct, frozen=True, kw_only=True):
     becomes: Becomes
     excesses: tuple[Excess, ...] = ()
     num_steps: int | None = None  # the most that the caps leave room for, where it becomes narrower
-
-
-def caps_of(recipe: Recipe) -> Caps:
-    limits = recipe.limits
-    return Caps(
-        draft_weights_gib=limits.draft_weights_gib,
-        draft_kv_gib=limits.draft_kv_gib,
-        temporary_kv_gib=limits.temporary_kv_gib,
-        may_run_autoregressive=Mode.AUTOREGRESSIVE in recipe.policy.allow,
-    )
+    unjudged: tuple[str, ...] = ()  # caps with nothing to compare them to
 
 
 def judge(ledger: Ledger, caps: Caps, rounds: Rounds, requests: int) -> Outcome:
-    """`requests`: of one rank. What nobody knows exceeds no cap."""
-    excesses = tuple(_excesses(ledger, caps))
-    if not excesses or not rounds.steps:
+    """`requests`: of one rank. What nobody knows exceeds no cap, and is no proof that it stays below."""
+    if not rounds.steps:
         return Outcome(becomes=Becomes.AS_ASKED)
+    taken = _taken(ledger)
+    excesses = tuple(_excesses(taken, caps))
+    if not excesses:
+        return Outcome(becomes=Becomes.AS_ASKED, unjudged=tuple(_unjudged(taken, caps)))
     narrower = None
     if all(excess.cap == "temporary_kv_gib" for excess in excesses) and rounds.topk == 1 and rounds.has_draft_passes:
         narrower = _narrower(ledger, excesses[0].limit_gib, rounds, requests)
@@ -56,16 +48,30 @@ def judge(ledger: Ledger, caps: Caps, rounds: Rounds, requests: int) -> Outcome:
     return Outcome(becomes=becomes, excesses=excesses)
 
 
-def _excesses(ledger: Ledger, caps: Caps) -> Iterator[Excess]:
-    taken = {
-        "draft_weights_gib": ledger.taken(DRAFT),
-        "draft_kv_gib": ledger.taken(DRAFT_KV),
-        "temporary_kv_gib": ledger.taken(RESERVE),
+def _taken(ledger: Ledger) -> Mapping[str, tuple[int | None, int | None]]:
+    """By cap: bytes at least and at most; None: not known."""
+    weights = ledger.line(DRAFT)
+    least = weights.bytes if weights is not None else None
+    most = weights.most if weights is not None and weights.most is not None else least
+    return {
+        "draft_weights_gib": (least, most),
+        "draft_kv_gib": (ledger.draft_kv, ledger.draft_kv),
+        "temporary_kv_gib": (ledger.reserve, ledger.reserve),
     }
-    for cap, size in taken.items():
+
+
+def _excesses(taken: Mapping[str, tuple[int | None, int | None]], caps: Caps) -> Iterator[Excess]:
+    for cap, (least, _) in taken.items():
         limit = getattr(caps, cap)
-        if limit is not None and size / GIB > limit:
-            yield Excess(cap=cap, limit_gib=limit, takes_gib=size / GIB)
+        if limit is not None and least is not None and least / GIB > limit:
+            yield Excess(cap=cap, limit_gib=limit, takes_gib=least / GIB)
+
+
+def _unjudged(taken: Mapping[str, tuple[int | None, int | None]], caps: Caps) -> Iterator[str]:
+    for cap, (least, most) in taken.items():
+        limit = getattr(caps, cap)
+        if limit is not None and (least is None or most is None or least / GIB <= limit < most / GIB):
+            yield cap
 
 
 def _narrower(ledger: Ledger, limit_gib: float, rounds: Rounds, requests: int) -> int | None:

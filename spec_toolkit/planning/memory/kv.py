@@ -68,7 +68,6 @@ class Storage(Struct, frozen=True, kw_only=True):
     dtype: KvDtype
     raw_rows: bool = False  # DSA in FP8, see stores_raw_rows
     window_share: float | None = None  # V4, Gemma 4; None: the engine's
-    uniform_slots: bool = False  # V4 with the attention backend trtllm
     request_windows: RequestWindows | None = None  # Gemma 4 without a radix cache; None: by share
 
 
@@ -91,6 +90,7 @@ class KvBytes(Struct, frozen=True, kw_only=True):
     dtype: KvDtype
     target: float
     draft: float  # 0 without a draft
+    draft_is_empty: bool = False  # charged, and never made: an assistant reads the target's
     rule: str  # how it was counted, for people
     window_token: float | None = None  # V4: bytes of one token of the window's pool, draft included
     window_share: float | None = None  # V4, Gemma 4: tokens of the window's pool for one of the whole
@@ -160,8 +160,8 @@ def _compressed(v4: CompressedAttention, storage: Storage, share: float, *, spec
     layers = len(v4.compress_ratios)
     by_4, by_128 = v4.compress_ratios.count(4), v4.compress_ratios.count(128)
     rope = v4.qk_rope_head_dim
-    slot = v4.head_dim if storage.uniform_slots else (v4.head_dim - rope) + 2 * rope + 8
-    in_window, in_4, in_128 = (slot if storage.uniform_slots else _padded(slot, _V4_PAGE // r) for r in (1, 4, 128))
+    slot = (v4.head_dim - rope) + 2 * rope + 8
+    in_window, in_4, in_128 = (_padded(slot, _V4_PAGE // r) for r in (1, 4, 128))
     index = v4.index_head_dim + v4.index_head_dim // _SCALE_BLOCK * 4
     ring_4, ring_128 = (16, 256) if speculates else (8, 128)
     ring_bytes = (

@@ -1,5 +1,7 @@
 """What KV a launch stores, and what a token of it costs. Pure."""
 
+from msgspec.structs import replace
+
 from spec_toolkit.facts.model import DsaAttention, WindowedAttention
 from spec_toolkit.planning.memory.kv import (
     KvBytes,
@@ -10,8 +12,8 @@ from spec_toolkit.planning.memory.kv import (
     kv_bytes_per_token,
     stores_raw_rows,
 )
-from spec_toolkit.planning.memory.launched import layout_of, major_of, outside_of, rounds_of
-from spec_toolkit.planning.memory.reserve import slots_per_decode
+from spec_toolkit.planning.memory.launched import layout_of, major_of, outside_of
+from spec_toolkit.planning.memory.rounds import rounds_of
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.situation import Situation
 
@@ -34,7 +36,11 @@ def kv_of(situation: Situation) -> KvBytes | None:
         return None
     share = asked.swa_full_tokens_ratio
     storage = Storage(dtype=dtype, raw_rows=raw, window_share=share, request_windows=windows)
-    return kv_bytes_per_token(shape, storage, attention_tp=layout_of(situation).attention_tp, draft_layers=draft_layers)
+    found = kv_bytes_per_token(
+        shape, storage, attention_tp=layout_of(situation).attention_tp, draft_layers=draft_layers
+    )
+    # srt/speculative/frozen_kv_mtp_worker_v2.py: its own pool is 64 tokens, whatever was charged.
+    return replace(found, draft_is_empty=resolved.algorithm_of(situation) == "FROZEN_KV_MTP")
 
 
 def _draft_layers(situation: Situation) -> int | None:
@@ -81,10 +87,9 @@ def _request_windows(situation: Situation) -> RequestWindows | None:
         return None
     if asked.disable_overlap_schedule or asked.disaggregation_mode == "decode" or (asked.chunked_prefill_size or 1) < 0:
         return None
-    if not rounds.steps:
-        decode, width = page, 1
-    else:
-        steps, width = max(rounds.steps), rounds.width
-        decode = 2 * slots_per_decode(num_steps=steps, topk=rounds.topk, width=width, page_size=page)
-    each = attention.window_tokens + _EVICTION_INTERVAL * width + page + decode
+    slots = rounds.slots_per_decode(page)
+    if rounds.width is None or (rounds.steps and slots is None):
+        return None
+    decode = page if slots is None else 2 * slots
+    each = attention.window_tokens + _EVICTION_INTERVAL * rounds.width + page + decode
     return RequestWindows(tokens_each=each, tokens_beside=2 * outside.chunk_tokens + page, page_size=page)

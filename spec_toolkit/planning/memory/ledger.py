@@ -15,7 +15,7 @@ from enum import Enum
 from msgspec import Struct
 
 from spec_toolkit.planning.memory.kv import KvBytes
-from spec_toolkit.planning.memory.reserve import GIB, MIB, Need, temporary_slots
+from spec_toolkit.planning.memory.reserve import GIB, MIB, Need
 from spec_toolkit.planning.memory.rounds import Rounds, graph_families
 
 
@@ -40,18 +40,20 @@ class Line(Struct, frozen=True, kw_only=True):
     bytes: int | None  # of one rank; None: unknown
     how: How
     says: str  # formula and source, for people
+    most: int | None = None  # where `bytes` is the least that it can be
 
     @property
     def gib(self) -> float | None:
         return None if self.bytes is None else self.bytes / GIB
 
 
-class Bound(Struct, frozen=True, kw_only=True):
-    """One of the inequalities that limit how many requests run at once."""
+class Room(Struct, frozen=True, kw_only=True):
+    """What a rank has of KV, and what one request takes of it, in tokens. None: not known, or there is no such pool."""
 
-    name: str
-    requests: int  # on one rank
-    says: str
+    kv: int | None = None  # that memory leaves
+    of_request: int | None = None  # at the stated context, reserve included
+    windows: int | None = None  # of the window's pool
+    of_request_windows: int | None = None  # at least
 
 
 class Demand(Struct, frozen=True, kw_only=True):
@@ -63,6 +65,7 @@ class Demand(Struct, frozen=True, kw_only=True):
     fraction_says: str
     target: tuple[int | None, How, str]  # weights: bytes, how, in words
     draft: tuple[int | None, How, str] | None  # None: it does not speculate
+    draft_most: int | None = None  # where `draft` is the least that it can be
     kv: KvBytes | None
     page_size: int | None  # tokens
     rounds: Rounds
@@ -81,23 +84,28 @@ class Ledger(Struct, frozen=True, kw_only=True):
     fraction: float | None
     pool: int | None  # of those, for KV; negative: the weights alone are too much
     kv: KvBytes | None
-    tokens: int | None  # that fit
+    fitting: int | None  # tokens that memory leaves room for
+    tokens: int | None  # of the pool: those, or the written cap
     page_size: int | None
     slots_per_request: int | None  # the temporary reserve
-    request_tokens: int | None  # of one request at the stated context, reserve included
-    bounds: tuple[Bound, ...]  # ascending: the first binds, the second comes next
+    reserve: int | None  # bytes that all requests' slots come to; the pool may hold fewer
+    room: Room
 
     @property
     def unknown(self) -> tuple[str, ...]:
         return tuple(line.name for line in self.lines if line.how is How.UNKNOWN)
 
     @property
-    def binding(self) -> Bound | None:
-        return self.bounds[0] if self.bounds else None
+    def request_tokens(self) -> int | None:
+        """Of one request at the stated context, reserve included."""
+        return self.room.of_request
 
     @property
-    def next_bound(self) -> Bound | None:
-        return self.bounds[1] if len(self.bounds) > 1 else None
+    def draft_kv(self) -> int | None:
+        """Bytes of the draft's own pool, its share of the reserve included."""
+        if self.kv is None or self.tokens is None:
+            return None
+        return 0 if self.kv.draft_is_empty else round(self.tokens * self.kv.draft)
 
     def line(self, name: str) -> Line | None:
         return next((line for line in self.lines if line.name == name), None)
@@ -122,6 +130,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
 
 TARGET, DRAFT = "target weights", "draft weights"
 TARGET_KV, DRAFT_KV, STATE, RESERVE = "target KV", "draft KV", "state of requests", "temporary reserve"
+EMPTY_KV = "charged and left empty"
 IMAGES = "image cache"
 # Where the engine's rules stand, with their level of evidence.
 _POOL = "sglang-source: srt/model_executor/pool_configurator.py"
@@ -136,25 +145,27 @@ def make_ledger(demand: Demand) -> Ledger:
     draft = demand.draft[0] or 0 if demand.draft is not None else 0  # unknown: left out, and said
     pool = usable - target - draft - demand.image_cache if usable is not None and target is not None else None
     page, kv = demand.page_size or 1, demand.kv
-    tokens = _tokens(pool, kv, demand, page)
-    slots = _slots(demand.rounds, page)
-    whole = None if demand.context_tokens is None else -(-(demand.context_tokens + slots) // page) * page
+    fitting = _fitting(pool, kv, demand, page)
+    tokens = _tokens(fitting, demand.pool_tokens, page)
+    slots = demand.rounds.reserve_slots(page)
+    reserve = None if kv is None or slots is None else round(slots * demand.requests * kv.total)
     return Ledger(
         lines=(
             *_before(demand),
             *_weights(demand),
-            *_kv_lines(demand, tokens, slots, pool),
+            *_kv_lines(demand, tokens, reserve, pool),
             *_outside(demand),
         ),
         usable=usable,
         fraction=demand.fraction,
         pool=pool,
         kv=kv,
+        fitting=fitting,
         tokens=tokens,
         page_size=demand.page_size,
         slots_per_request=slots,
-        request_tokens=whole,
-        bounds=tuple(sorted(_bounds(demand, pool, tokens, whole, slots), key=lambda bound: bound.requests)),
+        reserve=reserve,
+        room=_room(demand, fitting, tokens, slots or 0),
     )
 
 
@@ -174,19 +185,27 @@ def _usable(demand: Demand) -> int | None:
     return None if demand.fraction is None else round(before * demand.fraction)
 
 
-def _tokens(pool: int | None, kv: KvBytes | None, demand: Demand, page: int) -> int | None:
+def _fitting(pool: int | None, kv: KvBytes | None, demand: Demand, page: int) -> int | None:
     if pool is None or kv is None:
         return None
-    left = max(0, pool - kv.fixed(demand.requests))
-    tokens = int(left / kv.total) // page * page
-    written = demand.pool_tokens
-    return tokens if written is None else min(tokens, written // page * page)
+    return int(max(0, pool - kv.fixed(demand.requests)) / kv.total) // page * page
 
 
-def _slots(rounds: Rounds, page: int) -> int:
-    if not rounds.steps:
-        return 0
-    return temporary_slots(num_steps=max(rounds.steps), topk=rounds.topk, width=rounds.width, page_size=page)
+def _tokens(fitting: int | None, written: int | None, page: int) -> int | None:
+    if fitting is None or written is None:
+        return fitting
+    return min(fitting, max(0, written) // page * page)
+
+
+def _room(demand: Demand, fitting: int | None, tokens: int | None, slots: int) -> Room:
+    page, context, kv = demand.page_size or 1, demand.context_tokens, demand.kv
+    in_windows = kv is not None and kv.window_share is not None and demand.window_tokens
+    return Room(
+        kv=fitting,
+        of_request=None if context is None else -(-(context + slots) // page) * page,
+        windows=int(tokens * kv.window_share) if in_windows and tokens is not None and kv and kv.window_share else None,
+        of_request_windows=demand.window_tokens + page + slots if in_windows and demand.window_tokens else None,
+    )
 
 
 def _before(demand: Demand) -> Iterable[Line]:
@@ -206,10 +225,11 @@ def _weights(demand: Demand) -> Iterable[Line]:
     for name, weights in ((TARGET, demand.target), (DRAFT, demand.draft)):
         if weights is not None:
             size, how, says = weights
-            yield Line(name=name, place=Place.STATIC, bytes=size, how=how, says=says)
+            most = demand.draft_most if name == DRAFT else None
+            yield Line(name=name, place=Place.STATIC, bytes=size, how=how, says=says, most=most)
 
 
-def _kv_lines(demand: Demand, tokens: int | None, slots: int, pool: int | None) -> Iterable[Line]:
+def _kv_lines(demand: Demand, tokens: int | None, reserve: int | None, pool: int | None) -> Iterable[Line]:
     kv, how = demand.kv, How.UNKNOWN if tokens is None else How.COUNTED
     if demand.image_cache:
         yield Line(
@@ -223,18 +243,30 @@ def _kv_lines(demand: Demand, tokens: int | None, slots: int, pool: int | None) 
         kind = "rings" if kv.request_state is not None else "windows"
         says = f"{kind} of {demand.requests} requests ({_POOL})"
         yield Line(name=STATE, place=Place.STATIC, bytes=fixed, how=How.COUNTED, says=says)
-    reserve = round(slots * demand.requests * kv.total) if slots else 0
-    held = min(reserve, round(tokens * kv.total)) if tokens is not None else 0
-    if reserve:
-        says = f"{slots} slots x {demand.requests} requests x {kv.total:,.0f} B, of the pool ({_SLOTS})"
-        yield Line(name=RESERVE, place=Place.STATIC, bytes=reserve, how=How.COUNTED, says=says)
-    share = 0 if tokens is None or kv.total == 0 else tokens * kv.total - held
-    parts = [(TARGET_KV, kv.target, kv.rule)] + ([(DRAFT_KV, kv.draft, "the draft's layers")] if kv.draft else [])
+    whole = None if tokens is None else round(tokens * kv.total)
+    held = reserve if whole is None or reserve is None else min(reserve, whole)
+    yield from _reserve_line(demand, kv, reserve, held)
+    share = 0 if whole is None else whole - (held or 0)
+    drafts = (EMPTY_KV, "its layers read the target's") if kv.draft_is_empty else (DRAFT_KV, "the draft's layers")
+    parts = [(TARGET_KV, kv.target, kv.rule)] + ([(drafts[0], kv.draft, drafts[1])] if kv.draft else [])
     for name, each, rule in parts:
-        size = None if tokens is None else round(share * each / kv.total)
+        size = None if tokens is None else int(share * each / kv.total)
         unsized = "" if pool is not None else "; the pool's size is not known"
         says = f"{each:,.2f} B a token: {rule}{unsized} ({_POOL})"
         yield Line(name=name, place=Place.STATIC, bytes=size, how=how, says=says)
+
+
+def _reserve_line(demand: Demand, kv: KvBytes, reserve: int | None, held: int | None) -> Iterable[Line]:
+    if reserve == 0:
+        return
+    slots = demand.rounds.reserve_slots(demand.page_size or 1)
+    if slots is None or reserve is None:
+        says = "how wide a round is, nobody read"
+        yield Line(name=RESERVE, place=Place.STATIC, bytes=None, how=How.UNKNOWN, says=says)
+        return
+    short = f"; the pool holds no more of {reserve / GIB:,.2f} GiB" if held is not None and held < reserve else ""
+    says = f"{slots} slots x {demand.requests} requests x {kv.total:,.0f} B, of the pool{short} ({_SLOTS})"
+    yield Line(name=RESERVE, place=Place.STATIC, bytes=held, how=How.COUNTED, says=says)
 
 
 def _outside(demand: Demand) -> Iterable[Line]:
@@ -260,20 +292,3 @@ def _outside(demand: Demand) -> Iterable[Line]:
         )
     for name, says in graph_families(demand.rounds):
         yield Line(name=name, place=Place.OUTSIDE, bytes=None, how=How.UNKNOWN, says=says)
-
-
-def _bounds(demand: Demand, pool: int | None, tokens: int | None, whole: int | None, slots: int) -> Iterable[Bound]:
-    yield Bound(name="admission cap", requests=demand.requests, says=f"{demand.requests} requests on a rank")
-    kv, page = demand.kv, demand.page_size or 1
-    if whole is None or not whole or kv is None:
-        return
-    if demand.pool_tokens is not None:
-        says = f"{demand.pool_tokens:,} tokens written, {whole:,} a request"
-        yield Bound(name="written pool", requests=demand.pool_tokens // whole, says=says)
-    if pool is not None:
-        fitting = int(max(0, pool - kv.fixed(demand.requests)) / kv.total) // page * page
-        yield Bound(name="memory", requests=fitting // whole, says=f"{fitting:,} tokens fit, {whole:,} a request")
-    if tokens is not None and demand.window_tokens and kv.window_share:
-        held, of_window = demand.window_tokens + page + slots, int(tokens * kv.window_share)
-        says = f"{of_window:,} tokens of the window's pool, {held:,} a request at least"
-        yield Bound(name="window pool", requests=of_window // held, says=says)

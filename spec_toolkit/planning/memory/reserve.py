@@ -20,19 +20,14 @@ def slots_per_decode(*, num_steps: int, topk: int, width: int, page_size: int) -
     return max(pages * page_size * topk, width)
 
 
-def temporary_slots(*, num_steps: int, topk: int, width: int, page_size: int) -> int:
+def temporary_slots(of_a_round: int, *, page_size: int) -> int:
     """Kept for each request while it runs: two rounds, for the overlap schedule commits one late; in whole pages."""
-    slots = 2 * slots_per_decode(num_steps=num_steps, topk=topk, width=width, page_size=page_size)
-    return -(-slots // page_size) * page_size
+    return -(-2 * of_a_round // page_size) * page_size
 
 
 def largest_chain(*, slots: float, page_size: int, at_most: int) -> int | None:
     """Most steps of a chain whose reserve is within so many slots a request; None: not even one step."""
-    fitting = (
-        steps
-        for steps in range(at_most, 0, -1)
-        if temporary_slots(num_steps=steps, topk=1, width=steps + 1, page_size=page_size) <= slots
-    )
+    fitting = (steps for steps in range(at_most, 0, -1) if temporary_slots(steps + 1, page_size=page_size) <= slots)
     return next(fitting, None)
 
 

@@ -3,20 +3,19 @@
 from msgspec.structs import replace
 
 from spec_toolkit.facts.model import Model
-from spec_toolkit.planning.asked import autoregressive
-from spec_toolkit.planning.memory.launched import (
-    SEES_IMAGES,
-    fraction_of,
-    layout_of,
-    memory_mib,
-    outside_of,
-    requests_of,
-    rounds_of,
-)
+from spec_toolkit.planning.chosen import memory_mib, requests_of
+from spec_toolkit.planning.memory.launched import SEES_IMAGES, fraction_of, layout_of, outside_of
 from spec_toolkit.planning.memory.launched_kv import kv_of
 from spec_toolkit.planning.memory.ledger import Demand, How, Ledger, make_ledger
 from spec_toolkit.planning.memory.reserve import GIB, MIB, outside_lines
-from spec_toolkit.planning.memory.weights import RankWeights, draft_apart, draft_in_checkpoint, target_weights
+from spec_toolkit.planning.memory.rounds import rounds_of
+from spec_toolkit.planning.memory.weights import (
+    RankWeights,
+    assistant_weights,
+    draft_apart,
+    draft_in_checkpoint,
+    target_weights,
+)
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.situation import Situation
 
@@ -27,9 +26,12 @@ def draw_up(situation: Situation) -> Ledger:
     return make_ledger(demand_of(situation))
 
 
-def without_draft(situation: Situation) -> Situation:
-    """The same launch, autoregressive."""
-    return replace(situation, arguments=autoregressive(situation.arguments), draft=None, steps=())
+def draw_up_at_most(situation: Situation) -> Ledger | None:
+    """With the most that the draft's weights can be; None: they are known, or nobody knows a most."""
+    demand = demand_of(situation)
+    if demand.draft is None or demand.draft_most is None:
+        return None
+    return make_ledger(replace(demand, draft=(demand.draft_most, *demand.draft[1:]), draft_most=None))
 
 
 def demand_of(situation: Situation) -> Demand:
@@ -38,13 +40,15 @@ def demand_of(situation: Situation) -> Demand:
     fraction, says = fraction_of(situation)
     outside = outside_of(situation, chunk_of_rank=True)
     attention = situation.target.shape.attention if situation.target.shape is not None else None
+    counted = _counted_draft(situation) if rounds.steps and measured.draft_weights_gib is None else None
     return Demand(
         memory=memory * MIB if memory is not None else None,
         free_before=_bytes(measured.free_before_load_gib),
         fraction=fraction,
         fraction_says=says,
         target=_target(situation),
-        draft=_draft(situation) if rounds.steps else None,
+        draft=_draft(situation, counted) if rounds.steps else None,
+        draft_most=counted.most if counted is not None and (asked.pp_size or 1) == 1 else None,
         kv=kv_of(situation),
         page_size=resolved.page_tokens(situation),
         rounds=rounds,
@@ -66,18 +70,30 @@ def _target(situation: Situation) -> tuple[int | None, How, str]:
     return _weights(seen, target_weights(situation.target, layout_of(situation)), situation, situation.target)
 
 
-def _draft(situation: Situation) -> tuple[int | None, How, str]:
-    target, draft = situation.target, situation.draft
-    algorithm = resolved.algorithm_of(situation)
-    counted = None
-    if algorithm == "NGRAM":
+def _draft(situation: Situation, counted: RankWeights | None) -> tuple[int | None, How, str]:
+    if resolved.algorithm_of(situation) == "NGRAM":
         return 0, How.COUNTED, "a table of what was seen has no weights"
-    if draft is not None:
-        counted = draft_apart(draft)
-    elif not resolved.has_draft_of_its_own(situation):
-        stages = _stages(target) if algorithm == "DSPARK" else None
-        counted = draft_in_checkpoint(target, layout_of(situation), stages=stages)
-    return _weights(situation.measured.draft_weights_gib, counted, situation, draft or target)
+    return _weights(situation.measured.draft_weights_gib, counted, situation, situation.draft or situation.target)
+
+
+def _counted_draft(situation: Situation) -> RankWeights | None:
+    target, draft, layout = situation.target, situation.draft, layout_of(situation)
+    algorithm = resolved.algorithm_of(situation)
+    if draft is None:
+        if resolved.has_draft_of_its_own(situation):
+            return None
+        return draft_in_checkpoint(target, layout, stages=_stages(target) if algorithm == "DSPARK" else None)
+    known = None
+    match algorithm:
+        case "STANDALONE":
+            known = target_weights(draft, layout)
+        case "FROZEN_KV_MTP":
+            known = assistant_weights(draft, layout)
+        case "EAGLE":  # of a whole checkpoint the engine loads the MTP layer alone
+            known = draft_in_checkpoint(draft, layout)
+        case "DSPARK":
+            known = draft_in_checkpoint(draft, layout, stages=_stages(draft))
+    return known or draft_apart(draft, layout)
 
 
 def _weights(

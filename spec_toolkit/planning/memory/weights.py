@@ -13,7 +13,7 @@ Where the size of the checkpoint is known the kinds are scaled to it, or, where 
 charged whole to each rank; the line says which. A draft in the checkpoint shares embedding and head with its target.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -83,6 +83,7 @@ class Stored(Struct, frozen=True, kw_only=True):
 class RankWeights(Struct, frozen=True, kw_only=True):
     parts: tuple[Stored, ...]
     says: str  # how it was got, for people
+    most: int | None = None  # bytes of a rank, where the parts are the least that they can be
 
     @property
     def bytes(self) -> int:
@@ -123,12 +124,30 @@ def draft_in_checkpoint(model: Model, layout: Layout, *, stages: int | None = No
     return _scaled(stored, model.draft_weight_bytes, f"{stored_as.value} draft of {model.draft_weight_bytes:,} bytes")
 
 
-def draft_apart(draft: Model) -> RankWeights | None:
-    """Of a model of its own; how its layers are cut among ranks is not followed, so each is charged the whole of it."""
+def assistant_weights(assistant: Model, layout: Layout) -> RankWeights | None:
+    """Of a Gemma 4 assistant (srt/models/gemma4_mtp.py): cut like its target, its two projections whole on each rank.
+
+    Its file holds no keys and values; the engine makes room for them all the same. None: too little is known of it.
+    """
+    shape, stored_as, backbone = assistant.shape, assistant.weights, assistant.backbone_hidden_size
+    if shape is None or stored_as is None or backbone is None or not isinstance(shape.attention, WindowedAttention):
+        return None
+    stored = [_stored(count, bytes_of(assistant, count.kind, stored_as), layout) for count in count_target(shape)]
+    beside = 3 * shape.hidden_size * backbone * _BYTES[stored_as]
+    says = f"{stored_as.value} parameters by kind; {beside:,.0f} bytes of projections whole on each rank"
+    return RankWeights(parts=(*stored, Stored(kind=None, params=0, bytes=beside, bytes_per_rank=beside)), says=says)
+
+
+def draft_apart(draft: Model, layout: Layout) -> RankWeights | None:
+    """Of a model of its own of which nobody knows how the engine cuts it: from an equal share to the whole of it on each rank."""
     if draft.weight_bytes is None:
         return None
-    whole = Stored(kind=None, params=0, bytes=draft.weight_bytes, bytes_per_rank=draft.weight_bytes)
-    return RankWeights(parts=(whole,), says=f"{draft.name}'s {draft.weight_bytes:,} bytes, whole on each rank at most")
+    whole, share = draft.weight_bytes, draft.weight_bytes / layout.tp
+    parts = (Stored(kind=None, params=0, bytes=whole, bytes_per_rank=share),)
+    if layout.tp == 1:
+        return RankWeights(parts=parts, says=f"{draft.name}'s {whole:,} bytes")
+    says = f"{draft.name}'s {whole:,} bytes, an {layout.tp}th on each rank at least and the whole at most"
+    return RankWeights(parts=parts, says=says, most=whole)
 
 
 def draft_stored_as(model: Model) -> Weights | None:
@@ -209,8 +228,3 @@ def _copies(model: Model) -> float:
     """DeepSeek's own V3 files hold the MTP layer's copies of embedding and head, which nobody keeps once loaded."""
     owned = model.architecture in {"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM"} and model.weights is Weights.FP8
     return 2 * 2 * model.shape.vocab_size * model.shape.hidden_size if owned and model.shape else 0.0
-
-
-def by_kind(weights: RankWeights) -> Iterator[tuple[str, float]]:
-    for part in weights.parts:
-        yield (part.kind.value if part.kind else "beside them"), part.bytes_per_rank

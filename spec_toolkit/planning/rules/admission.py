@@ -13,10 +13,10 @@ from spec_toolkit.planning.admission import (
     dispatch_of,
     most_requests,
     sent_tokens,
-    width_of,
 )
 from spec_toolkit.planning.captured import alignment, has_decode_graphs, ladder_with
 from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.planning.memory.rounds import widths_of
 from spec_toolkit.planning.rules.graphs import round_up
 from spec_toolkit.planning.situation import Situation
 
@@ -66,7 +66,7 @@ def per_rank_cap(situation: Situation) -> Iterator[Finding]:
     found = f"is {admission.cap:,} for all {admission.ranks} attention ranks together, {admission.per_rank:,} on each"
     if left_over > 0:
         found += f", so that {left_over} of it never run"
-    width = width_of(situation)
+    width = max(widths_of(situation), default=None)
     verify = f" and {admission.per_rank * width:,} tokens in a rank's largest verify pass" if width else ""
     end = round_up(admission.per_rank, alignment(situation))
     yield note("capacity.per-rank-cap", _CAP, found, remedy=f"That makes graphs up to {end:,}{verify}.")
@@ -116,7 +116,8 @@ def beyond_cap(situation: Situation) -> Iterator[Finding]:
 
 def dispatch_buffer(situation: Situation) -> Iterator[Finding]:
     """C105: the all-to-all asserts at the first verify pass that is larger than its buffer."""
-    admission, dispatch, width = derive_admission(situation), dispatch_of(situation), width_of(situation)
+    admission, dispatch = derive_admission(situation), dispatch_of(situation)
+    width = max(widths_of(situation), default=None)
     if admission is None or dispatch is None or width is None:
         return
     if dispatch.most is not None and dispatch.tokens > dispatch.most:

@@ -8,71 +8,89 @@ import math
 from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
+from spec_toolkit.planning.admission import derive_admission
+from spec_toolkit.planning.chosen import memory_mib, requests_of
 from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.memory.caps import Becomes, Excess, Outcome, judge
-from spec_toolkit.planning.memory.launched import memory_mib, outside_of, requests_of, rounds_of
+from spec_toolkit.planning.memory.launched import outside_of
 from spec_toolkit.planning.memory.ledger import DRAFT, RESERVE, STATE, TARGET, Ledger, fits
 from spec_toolkit.planning.memory.reserve import GIB, default_fraction, outside_lines
-from spec_toolkit.planning.memory.rounds import graph_families
-from spec_toolkit.planning.memory.situated import draw_up
+from spec_toolkit.planning.memory.rounds import graph_families, rounds_of
+from spec_toolkit.planning.memory.situated import draw_up, draw_up_at_most
 from spec_toolkit.planning.situation import Situation
 
 _REQUESTS, _FRACTION, _CONTEXT, _TP = "max_running_requests", "mem_fraction_static", "context_length", "tp_size"
+_CAPPED = {"draft_weights_gib": "weights", "draft_kv_gib": "KV", "temporary_kv_gib": "temporary slots"}
 
 
 def memory(situation: Situation) -> Iterator[Finding]:
-    ledger, gpu = draw_up(situation), _gpu(situation)
-    whole, taken = memory_mib(situation), ledger.taken(TARGET) + ledger.taken(DRAFT)
-    if whole is None:
-        return
-    if taken >= whole * 2**20:
-        found = f"leaves {_gib(taken)} GiB of weights on {gpu}, which has {whole / 1024:.1f}"
-        yield refuse(
-            "capacity.memory", _TP, _is(situation.arguments.tp_size or 1, found), _parts(ledger), "Use more GPUs."
-        )
-        return
+    ledger = draw_up(situation)
+    too_heavy = tuple(_too_heavy(situation, ledger))
+    yield from too_heavy
     asked, needed = requests_of(situation), _needed(ledger, requests_of(situation))
-    if needed is None or ledger.usable is None or not fits(ledger) or needed <= ledger.usable:
+    if too_heavy or needed is None or ledger.usable is None or not fits(ledger) or needed <= ledger.usable:
         return
-    bound = next(bound for bound in ledger.bounds if bound.name == "memory")
-    spare = ledger.usable - (_needed(ledger, bound.requests) or 0)
-    found = f"{asked} requests of {_context(situation, ledger):,} tokens need {_gib(needed)} GiB on {gpu}, {_gib(ledger.usable)} usable"
+    most = (ledger.fitting or 0) // (ledger.request_tokens or 1)
+    spare = ledger.usable - (_needed(ledger, most) or 0)
+    found = f"{asked} requests of {_context(situation, ledger):,} tokens need {_gib(needed)} GiB on {_gpu(situation)}, {_gib(ledger.usable)} usable"
     why = f"{_parts(ledger)}{_left_out(ledger)}"
-    fit = f"{bound.requests} fit{'s' if bound.requests == 1 else ''} at once with {_gib(spare)} to spare"
+    fit = f"{most} fit{'s' if most == 1 else ''} at once with {_gib(spare)} to spare"
     remedy = f"{fit}; more wait, or run while they are shorter."
     yield note("capacity.memory", _REQUESTS, found, why, remedy)
 
 
 def memory_fraction(situation: Situation) -> Iterator[Finding]:
     """C008: the engine refuses a fraction that the loaded weights use up; the draft's are loaded by then."""
-    ledger = draw_up(situation)
-    fraction, before = ledger.fraction, _before(situation, ledger)
-    loaded = ledger.taken(TARGET) + ledger.taken(DRAFT)
-    if fraction is None or before is None or not loaded or loaded >= before:
-        return
-    floor = loaded / before
-    if fraction > floor:
-        return
-    whose = "" if situation.arguments.mem_fraction_static is not None else ", by the engine's rule"
-    found = f"is {fraction:g}{whose}; the weights alone take {floor:.4f} of {_gib(before)} GiB ({_weights(ledger)})"
-    without = f"; without speculation {ledger.taken(TARGET) / before:.4f}" if ledger.taken(DRAFT) else ""
-    why = f"nothing is left for KV{without}"
-    least = math.ceil(floor * 1000) / 1000
-    remedy = f"Write more than {least:.3f}, or use more GPUs." if least < 1 else "Use more GPUs."
-    yield refuse("capacity.memory-fraction", _FRACTION, found, why, remedy)
+    yield from _above_fraction(situation, draw_up(situation))
 
 
 def context(situation: Situation) -> Iterator[Finding]:
     """C100: the longest request does not fit alone."""
-    ledger = draw_up(situation)
-    if ledger.tokens is None or ledger.pool is None or ledger.pool <= 0 or fits(ledger) is not False:
+    yield from _longest_request(situation, draw_up(situation))
+
+
+def draft_whole(situation: Situation) -> Iterator[Finding]:
+    """Where nobody knows how the engine cuts a draft, what an equal share lets pass is asked again with all of it on each rank."""
+    light, heavy = draw_up(situation), draw_up_at_most(situation)
+    judges = (_too_heavy, _above_fraction, _longest_request)
+    if heavy is None or any(found for judge_ in judges for found in judge_(situation, light)):
         return
-    wanted, slots = _context(situation, ledger), ledger.slots_per_request or 0
-    page = ledger.page_size or 1
-    most = max(0, (ledger.tokens // page * page) - slots)
-    found = f"is {wanted:,} tokens, and KV for {ledger.tokens:,} fits on {_gpu(situation)}"
-    why = f"{_gib(ledger.pool)} GiB are left for it{_left_out(ledger)}"
-    yield refuse("capacity.context", _CONTEXT, found, why, f"Write at most {most}, or use more GPUs.")
+    for finding in (found for judge_ in judges for found in judge_(situation, heavy)):
+        why = f"{finding.why}; nobody knows how the draft is cut, and this is with all of it on each rank"
+        yield warn(finding.rule, finding.where, finding.found, why, finding.remedy)
+        return
+
+
+def written_pool(situation: Situation) -> Iterator[Finding]:
+    """A pool that a launch makes smaller than one request of its own context."""
+    ledger, written = draw_up(situation), situation.arguments.max_total_tokens
+    wanted = ledger.request_tokens
+    if not _written_binds(ledger, written) or written is None or wanted is None or written >= wanted:
+        return
+    slots = f" and {ledger.slots_per_request} slots of its rounds" if ledger.slots_per_request else ""
+    found = f"is {written:,} tokens, less than one request of {_context(situation, ledger):,}{slots}"
+    yield refuse(
+        "capacity.pool",
+        "max_total_tokens",
+        found,
+        "the longest requests would be refused",
+        f"Write at least {wanted}, or lower the context.",
+    )
+
+
+def window_pool(situation: Situation) -> Iterator[Finding]:
+    """Layers that see a window have a pool of their own, and it may run out before the other does."""
+    ledger = draw_up(situation)
+    admission = derive_admission(situation, ledger.room)
+    binds = admission.binding if admission is not None else None
+    if admission is None or binds is None or binds.name != "window-pool" or binds.requests == admission.per_rank:
+        return
+    share = ledger.kv.window_share if ledger.kv is not None else None
+    each = ledger.room.of_request_windows or 0
+    ours = "" if situation.arguments.swa_full_tokens_ratio is not None else ", by the engine's rule"
+    found = f"is {share:g}{ours}: a window's pool of {binds.limit:,} tokens on {_gpu(situation)}, and a request takes {each:,} of them at least"
+    why = f"{binds.requests} run at once on each rank, and {admission.per_rank} are admitted"
+    yield warn("capacity.window-pool", "swa_full_tokens_ratio", found, why, "Raise it, or admit fewer.")
 
 
 def reserve(situation: Situation) -> Iterator[Finding]:
@@ -99,6 +117,9 @@ def draft_cap(situation: Situation) -> Iterator[Finding]:
     outcome = judged(situation)
     for excess in outcome.excesses:
         yield _over(excess, outcome)
+    for cap in outcome.unjudged:
+        found = f"is {getattr(situation.caps, cap):g}, and cannot be compared: what the draft's {_CAPPED[cap]} take is not known"
+        yield warn("capacity.draft-cap", f"limits.{cap}", found, remedy="Measure it before you rely on the cap.")
 
 
 def judged(situation: Situation) -> Outcome:
@@ -157,10 +178,52 @@ def unknown(situation: Situation) -> Iterator[Finding]:
         yield note("capacity.unknown", where, "are not known", line.says, f"They are {left}.")
 
 
+def _too_heavy(situation: Situation, ledger: Ledger) -> Iterator[Finding]:
+    whole, taken = memory_mib(situation), ledger.taken(TARGET) + ledger.taken(DRAFT)
+    if whole is not None and taken >= whole * 2**20:
+        found = f"is {situation.arguments.tp_size or 1}, which leaves {_gib(taken)} GiB of weights on {_gpu(situation)}, which has {whole / 1024:.1f}"
+        yield refuse("capacity.memory", _TP, found, _parts(ledger), "Use more GPUs.")
+
+
+def _above_fraction(situation: Situation, ledger: Ledger) -> Iterator[Finding]:
+    fraction, before = ledger.fraction, _before(situation, ledger)
+    loaded = ledger.taken(TARGET) + ledger.taken(DRAFT)
+    if fraction is None or before is None or not loaded or loaded >= before:
+        return
+    floor = loaded / before
+    if fraction > floor:
+        return
+    whose = "" if situation.arguments.mem_fraction_static is not None else ", by the engine's rule"
+    found = f"is {fraction:g}{whose}; the weights alone take {floor:.4f} of {_gib(before)} GiB ({_weights(ledger)})"
+    without = f"; without speculation {ledger.taken(TARGET) / before:.4f}" if ledger.taken(DRAFT) else ""
+    why = f"nothing is left for KV{without}"
+    least = math.ceil(floor * 1000) / 1000
+    remedy = f"Write more than {least:.3f}, or use more GPUs." if least < 1 else "Use more GPUs."
+    yield refuse("capacity.memory-fraction", _FRACTION, found, why, remedy)
+
+
+def _longest_request(situation: Situation, ledger: Ledger) -> Iterator[Finding]:
+    fitting, wanted = ledger.fitting, ledger.request_tokens
+    if fitting is None or wanted is None or ledger.pool is None or ledger.pool <= 0 or fitting >= wanted:
+        return
+    if _written_binds(ledger, situation.arguments.max_total_tokens):
+        return
+    most = max(0, fitting - (ledger.slots_per_request or 0))
+    found = f"is {_context(situation, ledger):,} tokens, and KV for {fitting:,} fits on {_gpu(situation)}"
+    why = f"{_gib(ledger.pool)} GiB are left for it{_left_out(ledger)}"
+    yield refuse("capacity.context", _CONTEXT, found, why, f"Write at most {most}, or use more GPUs.")
+
+
+def _written_binds(ledger: Ledger, written: int | None) -> bool:
+    """Whether it is the launch that makes the pool as small as it is, and not the memory."""
+    return written is not None and (ledger.fitting is None or written <= ledger.fitting)
+
+
 def _over(excess: Excess, outcome: Outcome) -> Finding:
-    names = {"draft_weights_gib": "weights", "draft_kv_gib": "KV", "temporary_kv_gib": "temporary slots"}
     where = f"limits.{excess.cap}"
-    found = f"is {excess.limit_gib:g}, and the draft's {names[excess.cap]} take {excess.takes_gib:.2f} GiB on each rank"
+    found = (
+        f"is {excess.limit_gib:g}, and the draft's {_CAPPED[excess.cap]} take {excess.takes_gib:.2f} GiB on each rank"
+    )
     match outcome.becomes:
         case Becomes.NARROWER:
             steps = outcome.num_steps
@@ -216,12 +279,20 @@ def _gpu(situation: Situation) -> str:
     return f"each {situation.site.gpu.upper()}" if situation.site.gpu else "each rank"
 
 
-def _is(value: int, found: str) -> str:
-    return f"is {value}, which {found}"
-
-
 def _gib(size: float) -> str:
     return f"{size / GIB:.1f}"
 
 
-RULES = (memory, memory_fraction, context, reserve, draft_cap, draft_room, graph_lists, unknown)
+RULES = (
+    memory,
+    memory_fraction,
+    context,
+    draft_whole,
+    written_pool,
+    window_pool,
+    reserve,
+    draft_cap,
+    draft_room,
+    graph_lists,
+    unknown,
+)

@@ -88,6 +88,7 @@ def further() -> list[Launch]:
     flash, moe = TARGETS["deepseek-v4-flash"], TARGETS["gemma-4-26b-a4b"]
     tree = {"speculative_num_steps": 4, "speculative_eagle_topk": 4, "speculative_num_draft_tokens": 16}
     block = {"speculative_algorithm": "DSPARK", **dict.fromkeys(CHAIN)}
+    table = {"speculative_algorithm": "NGRAM", **dict.fromkeys(CHAIN), "attention_backend": "flashinfer"}
     attention_dp = {"dp_size": 8, "enable_dp_attention": True, "max_running_requests": 256}
     return [
         launch(v3, HOPPER, speculates=True, kv_cache_dtype="fp8_e4m3"),
@@ -116,6 +117,9 @@ def further() -> list[Launch]:
         launch(glm, HOPPER, speculates=True, kv_cache_dtype="fp8_e4m3", disaggregation_mode="decode"),
         launch(glm, HOPPER, speculates=True, disaggregation_mode="prefill"),
         launch(glm, HOPPER, speculates=True, speculative_adaptive=True),
+        launch(v3, HOPPER, speculates=True, **table),
+        launch(v3, HOPPER, speculates=True, **table | {"speculative_num_draft_tokens": 64}, page_size=64),
+        launch(v3, HOPPER, speculates=True, **table | {"speculative_num_steps": 5}),
     ]
 
 

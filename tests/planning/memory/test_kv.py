@@ -59,12 +59,6 @@ def test_v4_keeps_state_for_requests_beside_what_tokens_cost(
     assert (counted.fixed(48), counted.fixed(256)) == (fixed_of_48, fixed_of_256)
 
 
-def test_v4_with_uniform_slots_is_smaller():
-    uniform = Storage(dtype=KvDtype.FP8, uniform_slots=True)
-    counted = kv_bytes_per_token(shape_of("deepseek-v4-pro"), uniform, draft_layers=1)
-    assert counted.total == pytest.approx(10_161.089, abs=1e-3)
-
-
 def test_only_heads_are_divided_among_ranks():
     gemma, v3 = shape_of("gemma-4-31b"), shape_of("deepseek-v3-0324")
     assert kv_bytes_per_token(gemma, BF16, attention_tp=2, draft_layers=4).total == pytest.approx(385_024)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from spec_toolkit.planning.memory.launched import fraction_of, rounds_of
+from spec_toolkit.planning.memory.launched import fraction_of
 from spec_toolkit.planning.memory.launched_kv import kv_of
-from spec_toolkit.planning.memory.reserve import slots_per_decode
+from spec_toolkit.planning.memory.rounds import rounds_of
 from spec_toolkit.planning.memory.situated import demand_of, draw_up
 from spec_toolkit.planning.rules.resolved import kv_word
 from tests.planning.memory.engine_pools import BUDGET
@@ -62,9 +62,7 @@ def test_slots_of_a_round_are_the_engines(pools):
     for asked, said in pools:
         rounds, page = rounds_of(asked.situation), said["page_size"]
         if rounds.steps:
-            steps = max(rounds.steps)
-            ours = slots_per_decode(num_steps=steps, topk=rounds.topk, width=rounds.width, page_size=page)
-            assert ours == said["slots_per_decode"], asked.name
+            assert rounds.slots_per_decode(page) == said["slots_per_decode"], asked.name
 
 
 def test_every_model_was_asked_with_and_without_a_draft(pools):

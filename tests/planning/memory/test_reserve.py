@@ -32,15 +32,15 @@ def test_slots_of_a_round(num_steps, topk, width, page_size, slots):
 
 
 def test_two_rounds_are_kept_in_whole_pages():
-    assert temporary_slots(num_steps=3, topk=1, width=4, page_size=1) == 8
-    assert temporary_slots(num_steps=3, topk=1, width=4, page_size=64) == 64
-    assert temporary_slots(num_steps=40, topk=1, width=41, page_size=64) == 128
+    assert temporary_slots(4, page_size=1) == 8
+    assert temporary_slots(4, page_size=64) == 64
+    assert temporary_slots(41, page_size=64) == 128
 
 
 @given(steps=steps_, page=pages, slots=st.floats(0, 1000))
 def test_the_largest_chain_is_the_last_that_stays_within(steps, page, slots):
     def kept(count):
-        return temporary_slots(num_steps=count, topk=1, width=count + 1, page_size=page)
+        return temporary_slots(count + 1, page_size=page)
 
     found = largest_chain(slots=slots, page_size=page, at_most=steps)
     if found is None:

@@ -7,6 +7,7 @@ from spec_toolkit.planning.memory.parameters import Kind
 from spec_toolkit.planning.memory.weights import (
     Layout,
     bytes_of,
+    assistant_weights,
     draft_apart,
     draft_in_checkpoint,
     draft_stored_as,
@@ -113,13 +114,39 @@ def test_nvfp4_is_read_from_the_list_of_what_is_left_out():
     assert bytes_of(unsaid, Kind.OUTPUT, Weights.NVFP4) == sixteen
 
 
-def test_a_draft_of_its_own_is_charged_whole():
-    assistant = next(facts for facts in TABLES.models.values() if facts.drafts_for == "gemma-4-31b")
-    model = model_of(assistant.repo.v)
-    weights = draft_apart(model)
-    assert weights is not None
-    assert weights.bytes == model.weight_bytes
-    assert draft_apart(replace(model, weight_bytes=None)) is None
+def test_a_draft_nobody_knows_the_shape_of_is_between_its_share_and_the_whole():
+    model = replace(model_of("google/gemma-4-31B-it-assistant"), shape=None, weight_bytes=8_000)
+    one, four = draft_apart(model, Layout()), draft_apart(model, Layout(tp=4))
+    assert (one.bytes, one.most) == (8_000, None)
+    assert (four.bytes, four.most) == (2_000, 8_000)
+    assert draft_apart(replace(model, weight_bytes=None), Layout()) is None
+
+
+# Bytes of the keys and values that the engine makes room for and the file does not hold; two bytes a parameter.
+@pytest.mark.parametrize(
+    ("size", "unread", "beside"),
+    [
+        pytest.param("12B", 26_214_400, 0, id="12b"),
+        pytest.param("31B", 54_525_952, 0, id="31b"),
+        pytest.param("26B-A4B", 27_262_976, 0, id="26b-a4b"),
+        pytest.param("E4B", 2_621_440, 3_100_000, id="e4b-and-its-centroids"),
+    ],
+)
+def test_an_assistant_is_counted_as_its_file_has_it(size, unread, beside):
+    model = model_of(f"google/gemma-4-{size}-it-assistant")
+    weights = assistant_weights(model, Layout())
+    assert weights.bytes - unread + beside == pytest.approx(model.weight_bytes, abs=100_000)
+
+
+def test_an_assistant_is_cut_but_for_its_projections():
+    model = model_of("google/gemma-4-31B-it-assistant")
+    one, four = (assistant_weights(model, Layout(tp=tp)) for tp in (1, 4))
+    whole = {
+        part.kind for a, part in zip(one.parts, four.parts, strict=True) if a.bytes_per_rank == part.bytes_per_rank
+    }
+    assert whole == {None, Kind.SMALL}
+    assert one.bytes / 4 < four.bytes < one.bytes / 3.5
+    assert assistant_weights(replace(model, backbone_hidden_size=None), Layout()) is None
 
 
 def test_what_is_not_known_is_not_counted():

@@ -2,9 +2,12 @@ import pytest
 from msgspec.structs import replace
 
 from spec_toolkit.errors import Verdict
+from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.planning.memory.caps import Becomes
+from spec_toolkit.planning.memory.ledger import DRAFT
+from spec_toolkit.planning.memory.situated import draw_up
 from spec_toolkit.planning.rules import capacity
-from spec_toolkit.planning.situation import Caps, Measured, Situation
+from spec_toolkit.planning.situation import Caps, Measured, Site, Situation
 from tests.planning.memory.launches import BLACKWELL, HOPPER, TABLES, TARGETS, launch
 
 
@@ -105,13 +108,88 @@ def test_counted_weights_make_a_floor_too():
             id="near-miss-a-million-on-b200",
         ),
         pytest.param(
-            situation_of(context_length=163_840, max_total_tokens=65_536), True, id="a-written-pool-is-too-small"
+            situation_of(context_length=163_840, max_total_tokens=65_536), False, id="near-miss-it-is-the-written-pool"
         ),
     ],
 )
 def test_the_longest_request_must_fit_alone(situation, refused):
     expected = [("capacity.context", Verdict.REFUSE, "context_length")] if refused else []
     assert said(capacity.context, situation) == expected
+
+
+@pytest.mark.parametrize(
+    ("situation", "refused"),
+    [
+        pytest.param(situation_of(context_length=163_840, max_total_tokens=1_000), True, id="it-is-the-smaller"),
+        pytest.param(situation_of(context_length=32_768, max_total_tokens=32_775), True, id="but-for-the-reserve"),
+        pytest.param(situation_of(context_length=32_768, max_total_tokens=32_776), False, id="near-miss-just-enough"),
+        pytest.param(
+            replace(situation_of(context_length=163_840, max_total_tokens=1_000), site=Site()),
+            True,
+            id="on-a-gpu-nobody-knows",
+        ),
+        pytest.param(
+            situation_of("glm-5.2", repo="zai-org/GLM-5.2-FP8", context_length=1_048_576, max_total_tokens=1_000_000),
+            False,
+            id="near-miss-memory-leaves-less",
+        ),
+    ],
+)
+def test_a_written_pool_that_is_smaller_than_one_request_is_named_and_said_once(situation, refused):
+    found = [one for rule in capacity.RULES for one in rule(situation) if one.verdict is Verdict.REFUSE]
+    pool = [("capacity.pool", "max_total_tokens")] if refused else []
+    assert [(one.rule, one.where) for one in found if one.rule == "capacity.pool"] == pool
+    assert len(found) == (0 if situation.arguments.max_total_tokens == 32_776 else 1)
+
+
+# gemma-4-12b on one H200: of 4.1 million tokens that fit, 4,145 of the window's pool.
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        pytest.param({"swa_full_tokens_ratio": 0.001}, True, id="a-small-share"),
+        pytest.param({"swa_full_tokens_ratio": 0.001, "max_running_requests": 3}, False, id="near-miss-no-more-run"),
+        pytest.param({"swa_full_tokens_ratio": 0.1}, False, id="near-miss-enough-for-the-cap"),
+        pytest.param({}, False, id="near-miss-the-engines-share"),
+        pytest.param({"swa_full_tokens_ratio": 0.001, "disable_radix_cache": True}, False, id="near-miss-by-requests"),
+    ],
+)
+def test_a_windows_pool_that_ends_before_the_cap_is_warned_of(more, warned):
+    situation = situation_of("gemma-4-12b", context_length=4096, **more)
+    expected = [("capacity.window-pool", Verdict.WARN, "swa_full_tokens_ratio")] if warned else []
+    assert said(capacity.window_pool, situation) == expected
+    assert not warned or "4 run at once on each rank, and 48 are admitted" in sentence(capacity.window_pool, situation)
+
+
+def with_draft(repo, **more):
+    """Gemma 4 31B on four RTX 5090, with a draft model of its own."""
+    situation = situation_of("gemma-4-31b", "rtx_5090", tp_size=4, speculative_algorithm="STANDALONE", **more)
+    return replace(situation, draft=known_model(repo, TABLES))
+
+
+def test_a_draft_whose_cut_is_known_is_counted_by_it():
+    """Whole on each rank it was refused: 14.56 GiB of weights and 14.79 of the draft, of 31.8."""
+    situation = with_draft("google/gemma-4-E4B-it")
+    assert not [one for rule in capacity.RULES for one in rule(situation) if one.verdict is Verdict.REFUSE]
+    line = draw_up(situation).line(DRAFT)
+    assert line.bytes < 15_882_201_664 / 3
+    assert line.most is None
+
+
+@pytest.mark.parametrize(
+    ("gib", "verdict"),
+    [
+        pytest.param(80, Verdict.REFUSE, id="even-an-equal-share-is-too-much"),
+        pytest.param(24, Verdict.WARN, id="the-whole-is-too-much"),
+        pytest.param(2, None, id="near-miss-the-whole-fits"),
+    ],
+)
+def test_a_draft_whose_cut_nobody_knows_is_refused_by_its_share_and_warned_of_by_the_whole(gib, verdict):
+    situation = with_draft("google/gemma-4-E4B-it")
+    stranger = replace(situation, draft=replace(situation.draft, shape=None, weight_bytes=gib * 2**30))
+    rules = (capacity.memory, capacity.memory_fraction, capacity.context, capacity.draft_whole)
+    found = [one for rule in rules for one in rule(stranger) if one.verdict is not Verdict.NOTE]
+    assert [one.verdict for one in found] == ([verdict] if verdict else [])
+    assert all("nobody knows how the draft is cut" in one.why for one in found if one.verdict is Verdict.WARN)
 
 
 def test_the_context_that_is_proposed_fits():
@@ -164,6 +242,13 @@ def test_caps(caps, verdict, becomes):
     situation = replace(situation_of(), caps=caps)
     assert [finding.verdict for finding in capacity.draft_cap(situation)] == ([verdict] if verdict else [])
     assert capacity.judged(situation).becomes is becomes
+
+
+def test_a_cap_that_cannot_be_compared_is_not_passed_in_silence():
+    situation = replace(situation_of(), caps=Caps(draft_weights_gib=0.001))
+    stranger = replace(situation, target=replace(situation.target, shape=None))
+    assert said(capacity.draft_cap, stranger) == [("capacity.draft-cap", Verdict.WARN, "limits.draft_weights_gib")]
+    assert "cannot be compared" in sentence(capacity.draft_cap, stranger)
 
 
 def test_fewer_steps_are_the_most_that_stay_below_the_cap():
