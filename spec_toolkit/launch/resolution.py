@@ -163,6 +163,7 @@ def _question(
         gpu=gpu,
         hooks=tuple(_hooks(patches, attention_dp=plan.asked.attention_dp)),
         files={**models.files, **steps},
+        environment=dict(plan.situation.environment),
         places=models.folders,
     )
 

@@ -54,7 +54,7 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
     options = _options(plan, place, speculate=speculate)
     return LaunchSpec(
         command=(place.python, *serve, *to_argv(options), *extra),
-        set_environment=_environment(recipe, place),
+        set_environment=_environment(recipe, place) | dict(plan.situation.environment),
         unset_environment=(
             names.PLUGINS_ALLOWED,
             names.PREFILLS_APART,

@@ -144,6 +144,16 @@ def dispatch_of(situation: Situation) -> Dispatch | None:
     )
 
 
+def environment_of(situation: Situation) -> dict[str, str]:
+    """What a launch sets so that its largest pass fits the exchange's buffer; nothing where it fits already, or never does."""
+    admission, dispatch = derive_admission(situation), dispatch_of(situation)
+    if admission is None or dispatch is None or not admission.graphs:
+        return {}
+    sent = sent_tokens(admission.per_rank, admission.graphs[-1].width, dispatch)
+    fits = dispatch.most is None or sent <= dispatch.most
+    return {dispatch.variable: str(sent)} if fits and sent > dispatch.tokens else {}
+
+
 def sent_tokens(per_rank: int, width: int, dispatch: Dispatch) -> int:
     """One rank's share of a verify pass over the group's whole batch."""
     return -(-per_rank * width // dispatch.sharing)

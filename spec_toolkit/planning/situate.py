@@ -8,6 +8,7 @@ from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.facts.model import Model
 from spec_toolkit.facts.records import Tables
+from spec_toolkit.planning.admission import environment_of
 from spec_toolkit.planning.situation import Caps, Pins, Site, Situation, Workload
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.terms import Mode
@@ -18,7 +19,7 @@ def of_recipe(  # noqa: PLR0913 - what a situation is drawn of
 ) -> Situation:
     """`draft`: None where the head ships in the target's checkpoint, or there is none."""
     hardware, limits = recipe.hardware, recipe.limits
-    return Situation(
+    drawn = Situation(
         arguments=with_extra_arguments(asked, recipe),
         target=target,
         draft=draft,
@@ -26,6 +27,7 @@ def of_recipe(  # noqa: PLR0913 - what a situation is drawn of
         pins=Pins(sglang=recipe.engine.sglang, image=recipe.engine.image),
         engine=tables.engine,
         workload=Workload(context_tokens=limits.context_tokens),
+        sets_environment=True,
         loads_knob=True,
         steps=steps,
         caps=Caps(
@@ -35,6 +37,7 @@ def of_recipe(  # noqa: PLR0913 - what a situation is drawn of
             may_run_autoregressive=Mode.AUTOREGRESSIVE in recipe.policy.allow,
         ),
     )
+    return replace(drawn, environment=environment_of(drawn))
 
 
 def site_of(tables: Tables, gpu: str | None, gpus_per_node: int, nodes: int) -> Site:

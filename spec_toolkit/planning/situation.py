@@ -79,6 +79,9 @@ class Situation(Struct, frozen=True, kw_only=True):
     engine: EngineFacts
     workload: Workload = Workload()
     environment: Mapping[str, str] = field(default_factory=dict)  # variables set for the engine
+    sets_environment: bool = (
+        False  # whoever starts it sets what follows from the plan: a recipe, which has no key for it
+    )
     loads_knob: bool = False  # our runtime_knob patch: steps come from outside, under attention data parallelism too
     require_graphs: bool = False  # a batch without a graph is refused, not warned of
     steps: tuple[

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.resolution import about_plan
 from spec_toolkit.launch.spec import LaunchSpec, Place, as_shell, to_launch
 from spec_toolkit.planning import naming
 from spec_toolkit.planning.naming import flag_of
@@ -136,6 +137,16 @@ def test_an_idle_rank_sleeps_unless_attention_ranks_wait_for_each_other() -> Non
 def test_what_would_leave_a_rank_out_of_the_vote_or_a_patch_out_of_the_engine_is_not_inherited(speculate: bool) -> None:
     unset = launch(BASE % ("", "", ""), speculate=speculate).unset_environment
     assert {"SGLANG_PLUGINS", "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"} <= set(unset)
+
+
+def test_a_variable_that_the_plan_reckons_with_is_set_at_launch_and_when_the_engine_is_asked() -> None:
+    layout = ", dp: 8, dp_attention: true, moe_a2a_backend: deepep"
+    text = (BASE % ("", layout, "")).replace("max_running_requests: 64", "max_running_requests: 512")
+    plan = make_plan(parse_recipe(text.encode(), Path("x.yaml")), load_tables())
+    name = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
+    assert to_launch(plan, PLACE, speculate=True).set_environment[name] == "256"
+    assert [question.environment for question in about_plan(plan, load_tables(), ()).questions] == [{name: "256"}] * 2
+    assert name not in launch(BASE % ("", layout, "")).set_environment
 
 
 def test_stand_ins_are_on_the_path_of_a_rehearsal_alone() -> None:

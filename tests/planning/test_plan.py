@@ -186,6 +186,36 @@ def test_a_word_for_the_checkpoint_that_is_not_its_own_is_said(h200: LoadedRecip
     assert "precision.not-as-stored" in {finding.rule for finding in plan.findings}
 
 
+@pytest.mark.parametrize(
+    ("requests", "sets", "says"),
+    [
+        pytest.param(
+            512, {"SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK": "256"}, "which the launch sets", id="C105"
+        ),
+        pytest.param(256, {}, None, id="near-miss-it-fits"),
+        pytest.param(4096, {}, "lower max_running_requests to 2,048", id="beyond-the-ceiling"),
+    ],
+)
+def test_the_buffer_of_an_exchange_is_set_as_large_as_a_pass(
+    h200: LoadedRecipe, tables: Tables, change: Any, requests: int, sets: dict[str, str], says: str | None
+) -> None:
+    layout = {"tp": 8, "dp": 8, "dp_attention": True, "moe_a2a_backend": "deepep"}
+    recipe = change(hardware__layout=layout, limits__max_running_requests=requests, graphs__decode_batch_sizes=None)
+    plan = make_plan(replace(h200, recipe=recipe), tables)
+    assert plan.situation.environment == sets
+    found = [f for f in plan.findings if f.rule == "capacity.dispatch"]
+    assert [says in f.sentence() for f in found] == [True] * bool(says)
+    assert any(f.verdict is Verdict.REFUSE for f in found) is (says is not None and not sets)
+
+
+def test_two_nodes_are_told_what_their_machines_must_set(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    """C103 of a recipe: it has no key for an interface, nor for an address."""
+    plan = make_plan(replace(h200, recipe=change(hardware__nodes=2, hardware__layout__tp=16)), tables)
+    (found,) = (f for f in plan.findings if f.rule.startswith("network."))
+    assert (found.verdict, found.where) == (Verdict.NOTE, "hardware.nodes")
+    assert all(word in found.sentence() for word in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "IPC_LOCK", "RDMA"))
+
+
 def measured_for(recipe: Recipe, steps: int = 3) -> Measured:
     """Made up, for this test alone."""
     layout = recipe.hardware.layout

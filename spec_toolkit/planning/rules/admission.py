@@ -120,6 +120,15 @@ def dispatch_buffer(situation: Situation) -> Iterator[Finding]:
     width = max(widths_of(situation), default=None)
     if admission is None or dispatch is None or width is None:
         return
+    if situation.sets_environment and dispatch.is_set:
+        usual = situation.engine.dispatch.v[dispatch.backend].default
+        yield correct(
+            "capacity.dispatch",
+            dispatch.variable,
+            f"is {usual:,} tokens where nothing sets it",
+            f"{_pass(admission, dispatch, width)} sends {sent_tokens(admission.per_rank, width, dispatch):,} from each rank",
+            f"Planned with {dispatch.tokens:,}, which the launch sets; buffers of that size take memory that is not counted.",
+        )
     if dispatch.most is not None and dispatch.tokens > dispatch.most:
         yield refuse(
             "capacity.dispatch-ceiling",

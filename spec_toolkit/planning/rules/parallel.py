@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.model import DsaAttention, WindowedAttention
-from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Generation
 from spec_toolkit.planning.situation import Situation
@@ -20,6 +20,7 @@ REFUSED_BY_ENGINE = frozenset(
     }
 )
 
+_INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 _SIZES = ("tp_size", "dp_size", "ep_size", "pp_size", "attn_dp_size", "attn_cp_size", "moe_dp_size", "nnodes")
 # Exchanges that make every rank of tp an expert rank, whatever ep_size says.
 _SPANS_TP = frozenset(
@@ -176,24 +177,24 @@ def network(situation: Situation) -> Iterator[Finding]:
     asked = situation.arguments
     if _size(asked.nnodes) == 1:
         return
+    why = "collectives take the first interface they find: they hang, or run over TCP where RDMA was meant"
+    pod = "A pod also needs the RDMA device and IPC_LOCK."
+    if situation.sets_environment:  # of each node, and of no recipe
+        remedy = f"Where its nodes are deployed, set node 0's address and {' and '.join(_INTERFACES)}. {pod}"
+        yield note("network.interfaces", "nnodes", f"is {asked.nnodes}", f"left to themselves, {why}", remedy)
+        return
     if asked.dist_init_addr is None:
-        why = "every node would wait for the others at an address of its own"
         yield warn(
             "network.meeting-point",
             "dist_init_addr",
             "is left out, over several nodes",
-            why,
+            "every node would wait for the others at an address of its own",
             "Write node 0's address and a port.",
         )
-    unset = [name for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if name not in situation.environment]
+    unset = [name for name in _INTERFACES if name not in situation.environment]
     if unset:
-        yield warn(
-            "network.interfaces",
-            unset[0],
-            f"is not set{f', nor is {unset[1]}' if len(unset) > 1 else ''}, over {asked.nnodes} nodes",
-            "collectives take the first interface they find: they hang, or run over TCP where RDMA was meant",
-            "Name the interface. A pod also needs the RDMA device and IPC_LOCK.",
-        )
+        found = f"is not set{f', nor is {unset[1]}' if len(unset) > 1 else ''}, over {asked.nnodes} nodes"
+        yield warn("network.interfaces", unset[0], found, why, f"Name the interface. {pod}")
 
 
 def two_batches(situation: Situation) -> Iterator[Finding]:

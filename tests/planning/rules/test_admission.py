@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.planning.rules import admission as rules
@@ -202,6 +203,22 @@ def test_a_verify_pass_fits_the_experts_exchange(
     assert {f.rule for f in findings} == found.keys()
     assert all(f.verdict is Verdict.REFUSE and f.where == VARIABLE for f in findings)
     assert all(found[f.rule] in f.sentence() for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("environment", "verdicts"),
+    [
+        pytest.param({VARIABLE: "256"}, [Verdict.CORRECT], id="set-by-the-launch"),
+        pytest.param({}, [Verdict.REFUSE], id="never-fits"),
+    ],
+)
+def test_a_launch_that_sets_its_own_variables_says_so(environment: dict[str, str], verdicts: list[Verdict]) -> None:
+    """C105 of a recipe, which has no key for the variable."""
+    largest = 512 if environment else 16_384
+    situation = launch(environment=environment, **DEEPEP | MTP | {"max_running_requests": largest})
+    found = list(rules.dispatch_buffer(replace(situation, sets_environment=True)))
+    assert [f.verdict for f in found] == verdicts
+    assert all("sends 256 from each rank" in f.sentence() for f in found if f.verdict is Verdict.CORRECT)
 
 
 @pytest.mark.parametrize(
