@@ -1,6 +1,7 @@
 """A Model out of a config.json, or out of a fragment of one, and of what is known of its tensors. Pure."""
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from spec_toolkit.facts.model import Model, Origin, Tensor, VisionTower, Weights
@@ -11,6 +12,10 @@ _QUANTIZATION_KEYS = ("quantization_config", "compression_config")
 # What the engine takes where vision_config does not say: it reads every Gemma 4 as transformers' Gemma4Config, whose tower has these.
 # Source: SGLang 0.5.23, srt/utils/hf_transformers/common.py (gemma4_unified is an alias of it); seen by running its resolver.
 _TOWER_LAYERS, _TOWER_WIDTH = 16, 768
+# Where the engine looks for a model's positions, in its order, and the ropes that it multiplies them for; of the others (yarn, llama3)
+# they are counted in. Source: SGLang 0.5.23, srt/utils/hf_transformers/common.py (get_context_length); seen by running its resolver.
+_POSITIONS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
+_MULTIPLYING_ROPES = frozenset({"linear", "dynamic"})
 _BY_DTYPE = {"BF16": Weights.BF16, "F8_E4M3": Weights.FP8}
 
 
@@ -52,7 +57,7 @@ def model_from_config(  # noqa: PLR0913 - one argument for each part of a reposi
         hidden_size=_count(text, "hidden_size"),
         backbone_hidden_size=_count(config, "backbone_hidden_size"),
         vocab_size=_count(text, "vocab_size"),
-        max_position_embeddings=_count(text, "max_position_embeddings"),
+        max_position_embeddings=_positions(text),
         num_hidden_layers=_count(text, "num_hidden_layers"),
         num_nextn_predict_layers=_count(text, "num_nextn_predict_layers"),
         dspark_block_size=_count(config, "dspark_block_size"),
@@ -68,6 +73,17 @@ def draft_prefix(architecture: str | None, layers: int | None) -> str | None:
     if architecture in COMPRESSED:
         return "mtp."
     return f"model.layers.{layers}." if architecture in LATENT and layers is not None else None
+
+
+def _positions(text: Mapping[str, Any]) -> int | None:
+    written = next((count for key in _POSITIONS if (count := _count(text, key)) is not None), None)
+    rope = text.get("rope_scaling")
+    if written is None or not isinstance(rope, Mapping) or "original_max_position_embeddings" in rope:
+        return written
+    kind, factor = str(rope.get("rope_type", rope.get("type"))), rope.get("factor")
+    if kind not in _MULTIPLYING_ROPES or not isinstance(factor, int | float) or not isfinite(factor) or factor <= 0:
+        return written
+    return int(written * factor)
 
 
 def _vision(config: Mapping[str, Any]) -> VisionTower | None:

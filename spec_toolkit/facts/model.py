@@ -156,7 +156,7 @@ class Model(Struct, frozen=True, kw_only=True):
     hidden_size: int | None = None  # of the text model
     backbone_hidden_size: int | None = None  # of a Gemma 4 assistant: its target's hidden size
     vocab_size: int | None = None
-    max_position_embeddings: int | None = None  # tokens
+    max_position_embeddings: int | None = None  # tokens; those that the engine counts, a rope's factor included
     num_hidden_layers: int | None = None
     num_nextn_predict_layers: int | None = None
     dspark_block_size: int | None = None

@@ -28,6 +28,31 @@ def test_what_a_fragment_says_is_read() -> None:
     assert (read.num_nextn_predict_layers, read.weights, read.shape) == (1, Weights.FP8, None)
 
 
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        ({"max_position_embeddings": 4096}, 4096),
+        ({"max_position_embeddings": 4096, "max_seq_len": 8192}, 8192),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 2.5}}, 10_240),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "dynamic", "factor": 2}}, 8192),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "yarn", "factor": 2}}, 4096),
+        (
+            {
+                "max_position_embeddings": 4096,
+                "rope_scaling": {"type": "linear", "factor": 2, "original_max_position_embeddings": 2048},
+            },
+            4096,
+        ),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": ["linear"], "factor": float("inf")}}, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": float("inf")}}, 4096),
+    ],
+    ids=str,
+)
+def test_positions_are_counted_as_the_engine_counts_them(config: dict[str, Any], positions: int) -> None:
+    model = model_from_config(config, name="x", origin=Origin.FOLDER, says="a test")
+    assert model.max_position_embeddings == positions
+
+
 def test_a_wrappers_numbers_are_its_language_models() -> None:
     read = model_of(
         {"hidden_size": 1, "backbone_hidden_size": 5376, "text_config": {"hidden_size": 1024, "vocab_size": 9}}
