@@ -73,7 +73,7 @@ def adaptive(situation: Situation) -> Iterator[Finding]:
             "speculative_adaptive",
             "is asked for, and the engine runs without it",
             dropped[1],
-            "Planned with the steps as written; leave it out.",
+            "Leave it out.",
         )
 
 

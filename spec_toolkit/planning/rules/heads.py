@@ -89,16 +89,6 @@ def mtp_quantised(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def dspark_instead(situation: Situation) -> Iterator[Finding]:
-    """DeepSeek V4's releases with DSpark keep its stages under the names that the MTP layer had."""
-    target = situation.target
-    inside = _drafts_with_its_own_head(situation) and target.architecture == _V4
-    if inside and target.dspark_block_size is not None and target.tensors is None:
-        found = f"is {target.name}, which ships DSpark's stages (block size {target.dspark_block_size})"
-        why = "whether an MTP layer is beside them is not known here, and EAGLE drafts with one"
-        yield warn("features.dspark-instead", "model_path", found, why, "Use DSPARK, or the checkpoint without it.")
-
-
 def head_tensors(target: Model) -> tuple[str, ...]:
     """Names of the head's tensors in the index; empty where there are none or the index is not known."""
     prefixes = _prefixes(target)
@@ -145,4 +135,4 @@ def _quantised_weight(target: Model) -> str | None:
     return None
 
 
-RULES = (mtp_layer, mtp_whole, mtp_quantised, dspark_instead)
+RULES = (mtp_layer, mtp_whole, mtp_quantised)

@@ -27,7 +27,7 @@ def mixed(situation: Situation) -> Iterator[Finding]:
         "enable_mixed_chunk",
         f"is asked for, with {who} as draft",
         "the engine switches it off: such a draft cannot go on from a mixed step",
-        "Planned without; leave it out.",
+        "It runs without; leave it out.",
     )
 
 

@@ -38,6 +38,13 @@ def test_a_corrected_launch_needs_no_correction(situation: Situation) -> None:
     assert not [f.sentence() for f in corrections_of(planned)]
 
 
+@pytest.mark.parametrize("situation", [*SITUATIONS, *MORE])
+def test_what_is_no_correction_promises_no_other_plan(situation: Situation) -> None:
+    assert not [
+        f.sentence() for f in of_launch(situation) if "Planned" in f.remedy and f.verdict is not Verdict.CORRECT
+    ]
+
+
 def corrections_of(situation: Situation) -> list[Finding]:
     """Of arguments; what a cap leaves of a draft is the plan's to draw again."""
     corrections = (f for f in of_launch(situation) if f.verdict is Verdict.CORRECT)

@@ -74,19 +74,6 @@ def test_the_table_alone_tells_a_quantised_head(flags, quantization, weights, re
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "model", "warned"),
-    [
-        ("EAGLE", "deepseek-ai/DeepSeek-V4-Flash-0731", True),
-        ("EAGLE", "deepseek-ai/DeepSeek-V4-Flash", False),
-        ("DSPARK", "deepseek-ai/DeepSeek-V4-Flash-0731", False),
-    ],
-)
-def test_dspark_stages_are_no_mtp_layer(algorithm, model, warned):
-    findings = found({"speculative_algorithm": algorithm}, model=model)
-    assert findings == (["features.dspark-instead=warn"] if warned else [])
-
-
-@pytest.mark.parametrize(
     ("promised", "tensors", "expected"),
     [
         pytest.param(1, layer(61), [], id="has-it"),
