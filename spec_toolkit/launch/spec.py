@@ -15,6 +15,7 @@ from spec_toolkit.engine.flags import LAUNCH_MODULE, Flag, Value, as_options, to
 from spec_toolkit.engine.patch_reports import expected_processes
 from spec_toolkit.handover import LIST_VARIABLE, RANKS_AFTER_FAULT_VARIABLE
 from spec_toolkit.planning.asked import autoregressive
+from spec_toolkit.planning.extra_arguments import written
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.schema import Layout, Recipe
 
@@ -50,7 +51,7 @@ def to_launch(plan: Plan, place: Place, *, speculate: bool) -> LaunchSpec:
     recipe = plan.recipe
     serve = (str(Path(place.rehearsal) / "serve.py"),) if recipe.is_rehearsal else ("-m", LAUNCH_MODULE)
     # Joined: a value of its own that begins with dashes would be a flag to the engine, and so pass every rule about flags.
-    extra = [arg.flag if arg.value is None else f"{arg.flag}={arg.value}" for arg in recipe.engine.extra_args]
+    extra = [written(arg) for arg in recipe.engine.extra_args]
     options = _options(plan, place, speculate=speculate)
     return LaunchSpec(
         command=(place.python, *serve, *to_argv(options), *extra),

@@ -57,16 +57,16 @@ def is_speculative(name: str) -> bool:
 def _with_draft(asked: Arguments, draft: Draft, shape: Shape | None, steps: tuple[int, ...]) -> Arguments:
     if draft.method is Method.NONE:
         return asked
-    if draft.method not in STEPPING:
-        shape = None  # the engine derives a block's own
+    # A draft that does not say enough is judged by what it says; a block's numbers are the engine's to derive.
+    said = (shape or draft) if draft.method in STEPPING else None
     return replace(
         asked,
         speculative_algorithm=ALGORITHM_OF[draft.method],
         speculative_draft_model_path=None if draft.model == "same" else draft.model,
         speculative_draft_model_revision=draft.revision,
-        speculative_num_steps=shape.num_steps if shape else None,
-        speculative_eagle_topk=shape.topk if shape else None,
-        speculative_num_draft_tokens=shape.num_draft_tokens if shape else None,
+        speculative_num_steps=said.num_steps if said else None,
+        speculative_eagle_topk=said.topk if said else None,
+        speculative_num_draft_tokens=said.num_draft_tokens if said else None,
         speculative_adaptive=bool(steps) or None,
         speculative_dspark_block_size=draft.block_tokens,
         speculative_use_rejection_sampling=draft.acceptance is Acceptance.REJECTION or None,

@@ -23,6 +23,7 @@ from spec_toolkit.planning.rules import (
     lora,
     pairing,
     parallel,
+    positions,
     precision,
     prefill,
     requests,
@@ -30,13 +31,15 @@ from spec_toolkit.planning.rules import (
 )
 from spec_toolkit.planning.situation import Situation
 
-# A recipe's shape and acceptance are judged by its own keys (rules/shape, rules/features), before anything is derived from them; a
-# command has only the flags that follow.
-COMMAND_RULES = (*engine_shape.RULES, *acceptance.RULES, *revisions.COMMAND_RULES)
+# A recipe's acceptance is judged by its own keys (rules/features), before anything is derived from them; a command has only the flags
+# that follow.
+COMMAND_RULES = (*acceptance.RULES, *revisions.COMMAND_RULES)
 LAUNCH_RULES = (
     *algorithm.RULES,
+    *engine_shape.RULES,
     *dspark.RULES,
     *pairing.RULES,
+    *positions.RULES,
     *heads.RULES,
     *formats.RULES,
     *revisions.RULES,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
@@ -31,7 +30,7 @@ from spec_toolkit.planning.situate import corrected, of_recipe
 from spec_toolkit.planning.situation import Situation
 from spec_toolkit.recipe.load import LoadedRecipe
 from spec_toolkit.recipe.schema import Draft, Recipe
-from spec_toolkit.terms import LOSSY, Method
+from spec_toolkit.terms import LOSSY, Method, Mode
 
 
 class Evidence(Enum):
@@ -93,12 +92,13 @@ def make_plan(loaded: LoadedRecipe, tables: Tables, known: Known | None = None) 
     first = _draw(loaded.recipe, tables, known)
     recipe = _within_caps(loaded.recipe, capacity.judged(first.situation))
     drawn = first if recipe is loaded.recipe else _draw(recipe, tables, known)
-    judged = tuple(judge_launch(first.situation))
-    changes = judged if drawn is first else tuple(judge_launch(drawn.situation))
-    situation = replace(drawn.situation, arguments=corrected(drawn.situation.arguments, changes))
-    asked = corrected(drawn.asked, changes)
+    # What a cap has planned away is not judged; that a cap has, is said.
+    of_caps = () if drawn is first else capacity.draft_cap(first.situation)
+    judged = (*of_caps, *judge_launch(drawn.situation))
+    situation = replace(drawn.situation, arguments=corrected(drawn.situation.arguments, judged))
+    asked = corrected(drawn.asked, judged)
     measured = known.evidence if known.evidence and evidence.is_usable(recipe, known.evidence) else None
-    own = (*known.findings, *_of_recipe(loaded.recipe, tables, known, first.shape))
+    own = (*known.findings, *_of_recipe(recipe, tables, known, drawn.shape))
     findings = [*own, *_not_refused_twice(own, map(in_recipe, judged))]
     return Plan(
         name=loaded.name,
@@ -149,15 +149,17 @@ def _within_caps(recipe: Recipe, outcome: Outcome) -> Recipe:
     """What the caps on a draft's memory leave of it."""
     match outcome.becomes:
         case Becomes.NARROWER if outcome.num_steps is not None:
-            fewer = tuple(steps for steps in recipe.policy.reduced_steps or () if steps < outcome.num_steps)
-            written = recipe.policy.reduced_steps is not None
-            return msgspec.structs.replace(
+            # Those that are still fewer; where none is left of them, half.
+            written = recipe.policy.reduced_steps
+            fewer = written and (tuple(steps for steps in written if steps < outcome.num_steps) or None)
+            return replace(
                 recipe,
-                draft=msgspec.structs.replace(recipe.draft, num_steps=outcome.num_steps, num_draft_tokens=None),
-                policy=msgspec.structs.replace(recipe.policy, reduced_steps=fewer) if written else recipe.policy,
+                draft=replace(recipe.draft, num_steps=outcome.num_steps, num_draft_tokens=None),
+                policy=replace(recipe.policy, reduced_steps=fewer),
             )
         case Becomes.AUTOREGRESSIVE:
-            return msgspec.structs.replace(recipe, draft=Draft(method=Method.NONE))
+            policy = replace(recipe.policy, allow=(Mode.AUTOREGRESSIVE,), reduced_steps=None)
+            return replace(recipe, draft=Draft(method=Method.NONE), policy=policy)
         case _:
             return recipe
 
@@ -169,9 +171,10 @@ def _standing(recipe: Recipe, measured: Measured | None, drawn: Shape | None) ->
 
 
 def _not_refused_twice(own: Iterable[Finding], judged: Iterable[Finding]) -> Iterator[Finding]:
-    """A key that the recipe's own rules refuse is not refused for its consequences too."""
+    """A key that the recipe's own rules refuse is neither refused nor corrected for its consequences too."""
     refused = {finding.where for finding in own if finding.verdict is Verdict.REFUSE}
-    return (finding for finding in judged if finding.verdict is not Verdict.REFUSE or finding.where not in refused)
+    spent = {Verdict.REFUSE, Verdict.CORRECT}
+    return (finding for finding in judged if finding.verdict not in spent or finding.where not in refused)
 
 
 def _sorted(findings: list[Finding], loaded: LoadedRecipe) -> tuple[Finding, ...]:
@@ -210,7 +213,6 @@ def _of_recipe(recipe: Recipe, tables: Tables, known: Known, drawn: Shape | None
     yield from graphs.order(recipe)
     yield from graphs.graphs_on_cpu(recipe)
     yield from graphs.request_cap(recipe, engine, model)
-    yield from graphs.context(recipe, model, checkpoint.max_position_embeddings if checkpoint else None)
 
     yield from machine.known_gpu(hardware, tables)
     yield from machine.known_model(recipe, tables)

@@ -9,6 +9,7 @@ from spec_toolkit.errors import Finding, Verdict
 from spec_toolkit.facts.model import Model
 from spec_toolkit.facts.records import Tables
 from spec_toolkit.planning.admission import environment_of
+from spec_toolkit.planning.extra_arguments import arguments_of_extra
 from spec_toolkit.planning.situation import Caps, Pins, Site, Situation, Workload
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.terms import Mode
@@ -46,17 +47,8 @@ def site_of(tables: Tables, gpu: str | None, gpus_per_node: int, nodes: int) -> 
 
 
 def with_extra_arguments(asked: Arguments, recipe: Recipe) -> Arguments:
-    """The recipe's one escape hatch is read as the engine will, so that rules see through it."""
-    extra = recipe.engine.extra_args
-    if not extra:
-        return asked
-    # Few recipes have one, and the engine's whole flag table is read for it.
-    from spec_toolkit.engine.command_line.parse import parse_words  # noqa: PLC0415 - see above
-    from spec_toolkit.engine.command_line.read import arguments_of  # noqa: PLC0415 - see above
-    from spec_toolkit.engine.command_line.words import Word  # noqa: PLC0415 - see above
-
-    words = [Word(arg.flag if arg.value is None else f"{arg.flag}={arg.value}") for arg in extra]
-    added = arguments_of(parse_words(words).values)
+    """So that rules see through the recipe's one escape hatch."""
+    added = arguments_of_extra(recipe.engine.extra_args)
     given = {name: value for name, value in _values(added) if value is not None and name != "others"}
     return replace(asked, **given, others=tuple(sorted({*asked.others, *added.others})))
 

@@ -18,6 +18,8 @@ def at(where: str):
         ("speculative_eagle_topk", "draft.topk", "--speculative-eagle-topk"),
         ("draft.num_draft_tokens", "draft.num_draft_tokens", "--speculative-num-draft-tokens"),
         ("limits.max_running_requests", "limits.max_running_requests", "--max-running-requests"),
+        ("attn_dp_size", "hardware.layout.dp", "--attn-dp-size"),
+        ("dp_size", "hardware.layout.dp", "--dp-size"),
         ("site.gpu", "hardware.gpu", "--gpu"),
         ("hardware.count", "hardware.count", "--count"),
         ("enable_hierarchical_cache", "engine.extra_args", "--enable-hierarchical-cache"),

@@ -110,6 +110,46 @@ def test_a_recipe_whose_draft_is_above_its_cap_is_planned_without_it(
     assert plan.forecast.outlook is None
 
 
+def test_what_a_cap_has_planned_away_refuses_nothing(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    """The fraction holds the target's weights and not the draft's; thresholds and reduced steps are of a draft that is not there."""
+    tight = {"limits__context_tokens": 8192, "limits__memory_fraction": 0.575}
+    of_draft = {"draft__accept_threshold_single": 0.9, "policy__reduced_steps": [9]}
+    with_draft = make_plan(replace(h200, recipe=change(**tight, **of_draft)), tables)
+    refused = {finding.rule for finding in with_draft.findings if finding.verdict is Verdict.REFUSE}
+    assert {"capacity.memory-fraction", "features.thresholds-need-relaxed", "policy.reduced-steps"} <= refused
+    plan = make_plan(replace(h200, recipe=change(limits__draft_weights_gib=0.5, **tight, **of_draft)), tables)
+    assert plan.may_launch
+    assert [f.rule for f in plan.findings if f.verdict is Verdict.CORRECT] == ["capacity.draft-cap"]
+
+
+def test_nothing_is_corrected_of_a_draft_that_a_cap_has_planned_away(
+    h200: LoadedRecipe, tables: Tables, change: Any
+) -> None:
+    nvfp4 = {"target": {"model": "nvidia/DeepSeek-V3-0324-NVFP4", "quantization": "nvfp4"}, "hardware__gpu": "b200"}
+    plan = make_plan(replace(h200, recipe=change(**nvfp4, limits__draft_weights_gib=0.5)), tables)
+    assert plan.recipe.draft.method is Method.NONE
+    assert not [name for name in plan.asked.__struct_fields__ if "speculative" in name and getattr(plan.asked, name)]
+    assert "draft-moe.kernels" not in {finding.rule for finding in plan.findings}
+
+
+@pytest.mark.parametrize(
+    ("written", "steps"),
+    [
+        pytest.param(None, (0, 2, 4), id="left-open-half"),
+        pytest.param([9, 3], (0, 3, 4), id="those-that-are-fewer"),
+        pytest.param([9], (0, 2, 4), id="none-is-fewer-so-half"),
+        pytest.param([], (0, 4), id="near-miss-written-empty"),
+    ],
+)
+def test_fewer_steps_leave_fewer_between(
+    h200: LoadedRecipe, tables: Tables, change: Any, written: list[int] | None, steps: tuple[int, ...]
+) -> None:
+    wide = change(draft__num_steps=15, limits__temporary_kv_gib=0.05, policy__reduced_steps=written)
+    plan = make_plan(replace(h200, recipe=wide), tables)
+    assert plan.may_launch
+    assert plan.steps == steps
+
+
 def test_and_is_refused_where_it_may_not_be(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
     recipe = change(limits__draft_weights_gib=0.5, policy__allow=["full", "reduced", "zero_draft"])
     plan = make_plan(replace(h200, recipe=recipe), tables)
@@ -147,6 +187,32 @@ def test_rules_see_through_the_escape_hatch(h200: LoadedRecipe, tables: Tables, 
     assert plan.situation.arguments.enable_lora
     assert "lora.adaptive" in {finding.rule for finding in plan.findings}
     assert plan.asked.enable_lora is None  # it is handed over as it was written
+
+
+def test_a_flag_is_read_as_the_engine_would(h200: LoadedRecipe, tables: Tables, change: Any) -> None:
+    extra = [
+        {"flag": "--log-requests-level", "value": 2, "why": "x"},
+        {"flag": "--nonsense", "why": "x"},
+        {"flag": "--max-prefill-tokens", "value": "abc", "why": "x"},
+        {"flag": "--enable-lora", "value": 1, "why": "x"},
+        {"flag": "--nsa-decode-backend", "value": "fa3", "why": "x"},
+        {"flag": "--enable-ep-moe", "why": "x"},
+        {"flag": "--tp-size", "value": "eight", "why": "x"},
+    ]
+    plan = make_plan(replace(h200, recipe=change(engine__extra_args=extra)), tables)
+    refused = {f.where: f for f in plan.findings if f.verdict is Verdict.REFUSE}
+    words = {
+        "engine.extra_args[1]": ("command.unknown-flag", "--nonsense is not a flag"),
+        "engine.extra_args[2]": ("command.value", "--max-prefill-tokens is 'abc'"),
+        "engine.extra_args[3]": ("command.value", "--enable-lora is a switch"),
+        "engine.extra_args[4]": ("command.renamed", "it became --dsa-decode-backend"),
+        "engine.extra_args[5]": ("command.renamed", "it became --ep-size"),
+        "engine.extra_args[6].flag": ("features.extra-arg-refused", "--tp-size"),
+    }
+    assert refused.keys() == words.keys()
+    assert all(
+        refused[where].rule == rule and word in refused[where].sentence() for where, (rule, word) in words.items()
+    )
 
 
 def test_evidence_of_this_recipe_gives_the_policy_its_break_even(h200: LoadedRecipe, tables: Tables) -> None:
@@ -268,6 +334,34 @@ def test_the_layout_fits_the_hardware(
 ) -> None:
     found = make_plan(replace(h200, recipe=change(**keys)), tables).findings
     assert [finding.rule for finding in found if finding.rule.startswith("layout.")] == expected
+
+
+def test_a_tree_on_deepseek_v4_is_refused(tables: Tables) -> None:
+    flash = load_recipe(find_recipe("deepseek_v4_flash_h200"))
+    draft = msgspec.structs.replace(flash.recipe.draft, topk=4, num_draft_tokens=8)
+    plan = make_plan(replace(flash, recipe=msgspec.structs.replace(flash.recipe, draft=draft)), tables)
+    refused = [f for f in plan.findings if f.verdict is Verdict.REFUSE]
+    assert [(f.rule, f.where) for f in refused] == [("shape.v4-topk", "draft.topk")]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("deepseek_v3_h200", {"draft__block_tokens": 4}),
+        ("deepseek_v3_h200", {"draft__topk": 4}),
+        ("deepseek_v4_flash_h200", {"draft__num_steps": None}),
+    ],
+)
+def test_a_key_that_is_refused_is_not_corrected_too(
+    tables: Tables, change: Any, name: str, keys: dict[str, Any]
+) -> None:
+    loaded = load_recipe(find_recipe(name))
+    draft = {key.removeprefix("draft__"): value for key, value in keys.items()}
+    recipe = msgspec.structs.replace(loaded.recipe, draft=msgspec.structs.replace(loaded.recipe.draft, **draft))
+    found = [
+        f for f in make_plan(replace(loaded, recipe=recipe), tables).findings if f.where in keys or "draft." in f.where
+    ]
+    assert [f.verdict for f in found if f.verdict in {Verdict.REFUSE, Verdict.CORRECT}] == [Verdict.REFUSE]
 
 
 def test_what_a_key_of_its_own_refuses_is_refused_once(h200: LoadedRecipe, tables: Tables, change: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.records import EngineFacts
+from spec_toolkit.planning.extra_arguments import misread
 from spec_toolkit.planning.finding import note, refuse, warn
 from spec_toolkit.planning.rules.shape import STEPPING
 from spec_toolkit.recipe.schema import Draft, Recipe
@@ -104,6 +105,7 @@ def extra_args(recipe: Recipe, engine: EngineFacts) -> Iterator[Finding]:
                 f"hands {extra.flag} to the engine",
                 "nothing here checks what it does to the rest of the plan",
             )
+            yield from misread(extra, f"engine.extra_args[{number}]")
 
 
 def not_enforced(recipe: Recipe) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.records import EngineFacts, ModelFacts, Rung
-from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.planning.finding import correct, note, refuse
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.terms import Method
 
@@ -100,31 +100,4 @@ def request_cap(recipe: Recipe, engine: EngineFacts, model: ModelFacts | None = 
             "limits.max_running_requests",
             f"is {cap}, above the {usual} requests that the engine admits by itself when it speculates",
             remedy="Cap and graph list are passed to it together.",
-        )
-
-
-def context(recipe: Recipe, model: ModelFacts | None, checkpoint_tokens: int | None) -> Iterator[Finding]:
-    largest = (
-        checkpoint_tokens
-        if checkpoint_tokens is not None
-        else model.count("max_position_embeddings")
-        if model
-        else None
-    )
-    if largest is not None and recipe.limits.context_tokens > largest:
-        yield refuse(
-            "capacity.context",
-            "limits.context_tokens",
-            f"is {recipe.limits.context_tokens:,} tokens",
-            f"the model has positions for {largest:,}",
-            f"Write at most {largest}.",
-        )
-    pool = recipe.limits.kv_pool_tokens
-    if pool is not None and pool < recipe.limits.context_tokens:
-        yield warn(
-            "capacity.pool",
-            "limits.kv_pool_tokens",
-            f"is {pool:,} tokens, less than the {recipe.limits.context_tokens:,} of one request",
-            "the longest requests would be refused",
-            "Raise it, or lower limits.context_tokens.",
         )

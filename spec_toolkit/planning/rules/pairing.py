@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from spec_toolkit.errors import Finding
 from spec_toolkit.facts.model import Model
 from spec_toolkit.planning.finding import refuse, warn
+from spec_toolkit.planning.rules.positions import STRETCHES, is_stretched
 from spec_toolkit.planning.situation import Situation
 
 _DRAFT = "speculative_draft_model_path"
@@ -17,8 +18,6 @@ ASSISTANTS = frozenset({"Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantFor
 _FOR_ASSISTANTS = frozenset({"EAGLE", "NEXTN", "FROZEN_KV_MTP"})
 NEEDS_ASSISTANT = frozenset({"Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration"})
 _FROM_HIDDEN_STATES = frozenset({"EAGLE", "NEXTN"})  # their draft reads the target's last hidden state as it is
-_STRETCHES = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
-_ON = frozenset({"1", "true", "yes", "y", "t", "on"})
 
 
 def assistant_algorithm(situation: Situation) -> Iterator[Finding]:
@@ -159,10 +158,9 @@ def draft_context(situation: Situation) -> Iterator[Finding]:
     if draft is None or not situation.arguments.speculates or draft.max_position_embeddings is None or served is None:
         return
     if draft.max_position_embeddings < served:
-        stretched = situation.environment.get(_STRETCHES, "").lower() in _ON
         why = (
-            f"{_STRETCHES} lets it start, and it crashes or drafts nonsense past its last position"
-            if stretched
+            f"{STRETCHES} lets it start, and it crashes or drafts nonsense past its last position"
+            if is_stretched(situation)
             else "the engine builds the draft with the target's context"
         )
         yield refuse(

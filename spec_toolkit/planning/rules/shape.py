@@ -105,29 +105,25 @@ def block_only_dspark(draft: Draft) -> Iterator[Finding]:
         why = f"{draft.method.value} drafts no block"
         yield refuse("shape.block-only-dspark", "draft.block_tokens", f"is {draft.block_tokens}", why, "Leave it out.")
     if draft.method is Method.DSPARK:
-        for key in ("num_steps", "num_draft_tokens"):
-            value = getattr(draft, key)
-            if value is not None:
-                yield refuse(
-                    "shape.block-only-dspark",
-                    f"draft.{key}",
-                    f"is {value}",
-                    "dspark drafts a block and has no steps",
-                    "Use draft.block_tokens.",
-                )
+        for key, value in _written(draft):
+            why = "dspark drafts a block and has neither steps nor branches"
+            yield refuse(
+                "shape.block-only-dspark", f"draft.{key}", f"is {value}", why, "Leave it out; see draft.block_tokens."
+            )
 
 
 def nothing_to_shape(draft: Draft) -> Iterator[Finding]:
     """A recipe without speculation that sets a shape says two things at once."""
     if draft.method is not Method.NONE:
         return
-    for key in ("num_steps", "num_draft_tokens"):
+    for key, value in _written(draft):
+        why = "method none drafts nothing"
+        yield refuse("shape.without-method", f"draft.{key}", f"is {value}", why, "Leave it out, or choose a method.")
+
+
+def _written(draft: Draft) -> Iterator[tuple[str, int]]:
+    """What a recipe says of steps, branches and width; a topk of 1 is what it is where nothing is said."""
+    for key in ("num_steps", "topk", "num_draft_tokens"):
         value = getattr(draft, key)
-        if value is not None:
-            yield refuse(
-                "shape.without-method",
-                f"draft.{key}",
-                f"is {value}",
-                "method none drafts nothing",
-                "Leave it out, or choose a method.",
-            )
+        if value is not None and (key, value) != ("topk", 1):
+            yield key, value

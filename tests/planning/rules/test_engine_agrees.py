@@ -21,6 +21,7 @@ from spec_toolkit.planning.rules import (
     engine_shape,
     lora,
     parallel,
+    positions,
     precision,
     prefill,
     resolved,
@@ -34,7 +35,10 @@ from tests.planning.field_cases import build
 
 pytestmark = pytest.mark.engine
 
-_MODULES = (acceptance, algorithm, backend, caches, draft_parallel, engine_shape, lora, parallel, precision, prefill)
+_MODULES = (
+    *(acceptance, algorithm, backend, caches, draft_parallel, engine_shape),
+    *(lora, parallel, positions, precision, prefill),
+)
 CLAIMED: frozenset[str] = frozenset().union(*(module.REFUSED_BY_ENGINE for module in _MODULES))
 CHAIN = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
 TREE = {**CHAIN, "speculative_eagle_topk": 2, "speculative_num_draft_tokens": 4}
@@ -321,6 +325,15 @@ TABLE = (
     Launch("chunk-pages", "v32", {"chunked_prefill_size": 100}, "prefill.chunk-pages"),
     Launch("chunk-pages-of-ranks", "v4", {**DP8, "chunked_prefill_size": 1024}, "prefill.chunk-pages"),
     Launch("chunk-whole", "v4", {**DP8, "chunked_prefill_size": 4096}),
+    # positions
+    Launch("context-longer", "v3", {"context_length": 163_841}, "positions.context"),
+    Launch("context-longest", "v3", {"context_length": 163_840}),
+    Launch("context-longer-v4", "v4", {"context_length": 1_048_577}, "positions.context"),
+    Launch("context-longer-gemma", "gemma", {"context_length": 131_073}, "positions.context"),
+    Launch("context-stretched", "v3", {"context_length": 163_841}, env={positions.STRETCHES: "1"}),
+    Launch(
+        "context-not-stretched", "v3", {"context_length": 163_841}, "positions.context", env={positions.STRETCHES: "0"}
+    ),
 )
 
 # Every backend with every page and width, on the families that let one choose.

@@ -95,25 +95,3 @@ def test_of_deepseek_v4_the_engine_admits_256_by_itself(change: Any, tables: Tab
     recipe = change(limits__max_running_requests=cap)
     model = tables.model("deepseek-ai/DeepSeek-V4-Flash")
     assert len(list(graphs.request_cap(recipe, tables.engine, model))) == found
-
-
-@pytest.mark.parametrize(
-    ("tokens", "checkpoint", "found"),
-    [
-        pytest.param(163_840, None, 0, id="all-positions"),
-        pytest.param(163_841, None, 1, id="one-more"),
-        pytest.param(4_097, 4_096, 1, id="the-folder-is-believed-first"),
-        pytest.param(200_000, 300_000, 0, id="near-miss-the-folder-has-more"),
-    ],
-)
-def test_the_context_is_within_the_models_positions(
-    change: Any, tables: Tables, tokens: int, checkpoint: int | None, found: int
-) -> None:
-    recipe = change(limits__context_tokens=tokens)
-    findings = list(graphs.context(recipe, tables.model(recipe.target.model), checkpoint))
-    assert [finding.rule for finding in findings] == ["capacity.context"] * found
-
-
-@pytest.mark.parametrize(("pool", "found"), [(32_768, 0), (32_767, 1), (None, 0)], ids=str)
-def test_the_pool_holds_at_least_one_request(change: Any, pool: int | None, found: int) -> None:
-    assert len(list(graphs.context(change(limits__kv_pool_tokens=pool), None, None))) == found

@@ -89,6 +89,8 @@ def test_a_tree_verifies_at_most_what_it_offers(steps: int, topk: int, width: in
             ["draft.num_steps", "draft.num_draft_tokens"],
             id="both-for-dspark",
         ),
+        pytest.param(draft(Method.DSPARK, topk=4), ["draft.topk"], id="branches-for-dspark"),
+        pytest.param(draft(Method.DSPARK, topk=1), [], id="near-miss-no-branches"),
     ],
 )
 def test_only_dspark_drafts_a_block_and_it_has_no_steps(given: Draft, where: list[str]) -> None:
@@ -97,7 +99,13 @@ def test_only_dspark_drafts_a_block_and_it_has_no_steps(given: Draft, where: lis
 
 @pytest.mark.parametrize(
     ("given", "found"),
-    [(draft(Method.NONE), 0), (draft(Method.NONE, num_steps=3), 1), (draft(num_steps=3), 0)],
+    [
+        (draft(Method.NONE), 0),
+        (draft(Method.NONE, num_steps=3), 1),
+        (draft(Method.NONE, topk=4), 1),
+        (draft(Method.NONE, topk=1), 0),
+        (draft(num_steps=3, topk=4), 0),
+    ],
     ids=str,
 )
 def test_no_method_has_no_shape(given: Draft, found: int) -> None:
