@@ -5,6 +5,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,41 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return same and all(str(word) in sentence for word in self.says)
 
 
+class Action(Enum):
+    """What the set of cases asks the toolkit to do."""
+
+    REJECT = "reject"
+    AUTO_CORRECT = "auto-correct"
+    WARN = "warn"
+    DETECT = "detect"
+    PATCH = "patch"
+    DOCUMENT = "document"
+
+
+# The least that answers; the others are answered while an engine serves, or in words.
+_LEAST = {Action.REJECT: Verdict.REFUSE, Action.AUTO_CORRECT: Verdict.CORRECT, Action.WARN: Verdict.WARN}
+
+
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     source: str
     title: str
+    action: Action
     room: str
     situations: tuple[dict[str, Any], ...] = ()
     later: Any = None
     note: str = ""
+    milder: str = ""  # why the answer is milder than `action`; empty: it is not
+
+    @property
+    def is_milder(self) -> bool:
+        """Whether the worst that its situations expect falls short of what the set asks for."""
+        least = _LEAST.get(self.action)
+        if least is None or self.room != "planning":
+            return False
+        worst_first = list(Verdict)
+        said = (wanted.verdict for situation in self.situations for wanted in expected(situation))
+        return all(worst_first.index(verdict) > worst_first.index(least) for verdict in said)
 
     @property
     def rules(self) -> frozenset[str]:

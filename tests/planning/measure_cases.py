@@ -22,7 +22,9 @@ def main() -> int:
         silent = sum(not list(o.faults()) for o in misses)
         counts.update(situations=len(outcomes), near_misses=len(misses), near_misses_silent=silent)
         counts[kind_of(case)] += 1
+        counts["cases answered more mildly than the set asks"] += case.is_milder
         answers = " ".join(dict.fromkeys(answers_of(case))) or ("accepted" if case.room == "planning" else "-")
+        answers += f" (asked: {case.action.value})" if case.is_milder else ""
         lines.append((name, case.room, answers, f"{silent}/{len(misses)}", case.title))
     table = [("case", "room", "finding and verdict", "silent", "title"), *lines]
     widths = [max(len(line[column]) for line in table) for column in range(4)]

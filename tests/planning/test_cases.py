@@ -1,7 +1,7 @@
 import pytest
 
 from spec_toolkit.errors import Finding, Verdict
-from tests.planning.field_cases import FOLDER, IDS, Case, Expected, Outcome, examine, load_cases
+from tests.planning.field_cases import FOLDER, IDS, Action, Case, Expected, Outcome, examine, load_cases
 
 CASES = load_cases()
 ROOMS = {"planning", "sidecar", "launch", "gateway", "cluster", "prove", "patches", "operator"}
@@ -34,6 +34,11 @@ def test_a_case_is_answered_here_or_kept_for_the_room_that_must_catch_it(case):
         assert case.later is not None, "keeps no input for its room"
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_case_answered_more_mildly_than_the_set_asks_says_why_and_no_other_does(case):
+    assert case.is_milder is bool(case.milder)
+
+
 REFUSED = Finding(rule="a.rule", verdict=Verdict.REFUSE, where="here", found="is 3")
 WARNED = Finding(rule="a.rule", verdict=Verdict.WARN, where="here", found="is 3")
 
@@ -56,6 +61,23 @@ WARNED = Finding(rule="a.rule", verdict=Verdict.WARN, where="here", found="is 3"
 )
 def test_the_comparison_itself_can_fail(expected, findings, faults):
     wanted = {"name": "x", "expect": [{"rule": "a.rule", "verdict": "refuse"}]}
-    case = Case(id="C000", source="", title="", room="planning", situations=(wanted,))
+    case = Case(id="C000", source="", title="", action=Action.REJECT, room="planning", situations=(wanted,))
     outcome = Outcome(case=case, name="x", expected=tuple(expected), findings=tuple(findings))
     assert len(list(outcome.faults())) == faults
+
+
+@pytest.mark.parametrize(
+    ("action", "room", "verdicts", "is_milder"),
+    [
+        (Action.REJECT, "planning", ["warn"], True),
+        (Action.REJECT, "planning", ["warn", "refuse"], False),
+        (Action.AUTO_CORRECT, "planning", ["warn"], True),
+        (Action.AUTO_CORRECT, "planning", ["refuse"], False),
+        (Action.WARN, "planning", [], True),
+        (Action.DOCUMENT, "planning", [], False),
+        (Action.REJECT, "gateway", [], False),
+    ],
+)
+def test_milder_is_less_than_the_set_asks(action, room, verdicts, is_milder):
+    wanted = {"name": "x", "expect": [{"rule": "a.rule", "verdict": verdict} for verdict in verdicts]}
+    assert Case(id="C000", source="", title="", action=action, room=room, situations=(wanted,)).is_milder is is_milder
