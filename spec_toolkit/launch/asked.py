@@ -4,7 +4,8 @@ nothing.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from spec_toolkit.facts.records import Tables
 from spec_toolkit.planning.deployed import Deployed
 from spec_toolkit.planning.finding import note, warn
 from spec_toolkit.planning.judge import judge_command
-from spec_toolkit.planning.judge_around import judge_pair, judge_pod
+from spec_toolkit.planning.judge_around import judge_group, judge_pair, judge_pod
 from spec_toolkit.planning.naming import in_command
 from spec_toolkit.planning.rules.machine import known_gpu
 from spec_toolkit.planning.situate import site_of
@@ -57,9 +58,7 @@ def check_commands(launches: Sequence[CommandLaunch], given: Given, tables: Tabl
     ]
     pairs = _pairs([situation for situation, _ in drawn])
     return tuple(
-        _checked(
-            name, situation, (*launch.findings, *read, *map(in_command, judge_command(situation)), *pairs.get(n, ()))
-        )
+        _checked(name, situation, (*launch.findings, *read, *_judged(launch, situation), *pairs.get(n, ())))
         for n, (name, launch, (situation, read)) in enumerate(zip(names, launches, drawn, strict=True))
     )
 
@@ -67,10 +66,12 @@ def check_commands(launches: Sequence[CommandLaunch], given: Given, tables: Tabl
 def check_pods(pods: Sequence[PodLaunch], given: Given, tables: Tables) -> tuple[Checked, ...]:
     """Each container that launches an engine; a finding about its launch says its line."""
     drawn = [_draw(pod.launch, given, tables, pod) for pod in pods]
-    pairs = _pairs([situation for situation, _ in drawn])
+    pairs = _pairs([situation for situation, _ in drawn]) | _groups(pods, [situation for situation, _ in drawn])
     checked: list[Checked] = []
     for number, (pod, (situation, read)) in enumerate(zip(pods, drawn, strict=True)):
-        launch = (*pod.launch.findings, *read, *map(in_command, judge_command(situation)), *pairs.get(number, ()))
+        # How many GPUs a pod asks for is said once, where it stands.
+        judged = (finding for finding in _judged(pod.launch, situation) if finding.rule != "layout.count")
+        launch = (*pod.launch.findings, *read, *judged, *pairs.get(number, ()))
         around = judge_pod(Deployed(pod=pod, situation=situation, beside=tuple(pods)))
         name = f"{pod.object_kind} {pod.object_name}" + (f", {pod.role}" if pod.role else "")
         checked.append(_checked(name, situation, (*(_in_pod(pod, finding) for finding in launch), *around)))
@@ -83,10 +84,15 @@ def machines_for(launch: CommandLaunch, given: Given, tables: Tables, pod: PodLa
     if gpu is None:
         found = "no GPU is named"
         raise RecipeError.of("check.no-gpu", "--gpu", found, remedy=f"Add one of {', '.join(tables.gpus)}.")
+    gpu = _gpu_called(gpu, tables) or gpu.lower()
+    if gpu not in tables.gpus and gpu != "cpu":
+        close = get_close_matches(gpu, tables.gpus, n=1, cutoff=0.8)
+        remedy = f"Did you mean '{close[0]}'?" if close else f"Name one of {', '.join(tables.gpus)}."
+        raise RecipeError.of("check.unknown-gpu", "--gpu", f"is '{gpu}', of which nothing is known", remedy=remedy)
     asked = launch.arguments
     nodes = given.nodes or (pod.group_size if pod is not None and pod.group_size > 1 else None) or asked.nnodes or 1
     count = given.count or (pod.gpus if pod is not None else None) or launch.gpus
-    return Machines(gpu=gpu.lower(), count=count or math.ceil(_ranks(asked) / max(1, nodes)), nodes=nodes)
+    return Machines(gpu=gpu, count=count or math.ceil(_ranks(asked) / max(1, nodes)), nodes=nodes)
 
 
 def defaults_for(launch: CommandLaunch, tables: Tables) -> Defaults:
@@ -108,8 +114,9 @@ def _draw(
     launch: CommandLaunch, given: Given, tables: Tables, pod: PodLaunch | None
 ) -> tuple[Situation, tuple[Finding, ...]]:
     """The situation that rules read, and what there is to say about how it was found."""
-    asked = launch.arguments
     machines = machines_for(launch, given, tables, pod)
+    launch = _in_its_group(launch, pod)
+    asked = launch.arguments
     site = site_of(tables, machines.gpu, machines.count, machines.nodes)
     target, said = _target(asked, tables)
     draft = asked.speculative_draft_model_path
@@ -117,6 +124,22 @@ def _draw(
     of_gpu = [in_command(finding) for finding in known_gpu(Hardware(gpu=machines.gpu), tables)]
     situation = _situation(launch, tables, site=site, target=target, draft=apart[0] if apart else None)
     return situation, (*of_gpu, *said, *(apart[1] if apart else ()))
+
+
+def _in_its_group(launch: CommandLaunch, pod: PodLaunch | None) -> CommandLaunch:
+    """A launch that leaves its number of nodes to the group it will run in spreads over just that group."""
+    left_to_it = any(flag.destination == "nnodes" and flag.unknown for flag in launch.written)
+    if pod is None or pod.group_size < 2 or not left_to_it:
+        return launch
+    return dataclasses.replace(launch, arguments=replace(launch.arguments, nnodes=pod.group_size))
+
+
+def _judged(launch: CommandLaunch, situation: Situation) -> Iterator[Finding]:
+    """Where a value could not be read, sizes that would follow from it are not reckoned with the engine's default."""
+    unread = any(finding.verdict is Verdict.REFUSE for finding in launch.findings)
+    for finding in judge_command(situation):
+        if not (unread and finding.rule.startswith(("capacity.", "layout."))):
+            yield in_command(finding)
 
 
 def _target(asked: Arguments, tables: Tables) -> tuple[Model, tuple[Finding, ...]]:
@@ -150,7 +173,14 @@ def _read(name: str, argument: str, tables: Tables) -> tuple[Model, tuple[Findin
 
 def _gpu_of(pod: PodLaunch | None, tables: Tables) -> str | None:
     """The GPU that a pod's nodes are chosen by."""
-    words = set((pod.node_labels.get(_GPU_LABEL, "") if pod is not None else "").upper().split("-"))
+    return _gpu_called(pod.node_labels.get(_GPU_LABEL, ""), tables) if pod is not None else None
+
+
+def _gpu_called(name: str, tables: Tables) -> str | None:
+    """A recipe's word for a GPU, of that word or of a product's name: NVIDIA-H200."""
+    if name.lower() in tables.gpus:
+        return name.lower()
+    words = set(name.upper().replace(" ", "-").split("-"))
     return next((word for word, facts in tables.gpus.items() if facts.name.v.upper() in words), None)
 
 
@@ -166,6 +196,17 @@ def _pairs(situations: Sequence[Situation]) -> dict[int, tuple[Finding, ...]]:
         return {}
     first, second = roles.index("prefill"), roles.index("decode")
     return {second: tuple(map(in_command, judge_pair(situations[first], situations[second])))}
+
+
+def _groups(pods: Sequence[PodLaunch], situations: Sequence[Situation]) -> dict[int, tuple[Finding, ...]]:
+    """Where the workers of a group launch otherwise than its leader, by the worker's number."""
+    found: dict[int, tuple[Finding, ...]] = {}
+    for number, pod in enumerate(pods):
+        for other, leader in enumerate(pods):
+            same = (pod.object_kind, pod.object_name) == (leader.object_kind, leader.object_name)
+            if same and pod.role == "worker" and leader.role == "leader":
+                found[number] = tuple(map(in_command, judge_group(situations[other], situations[number])))
+    return found
 
 
 def _checked(name: str, situation: Situation, findings: Iterable[Finding]) -> Checked:

@@ -131,9 +131,10 @@ def _sum(found: Resolution) -> str:
         return f"{found.name} does not resolve"
     differing = sum(finding.rule == "resolve.differs" for finding in found.findings)
     refused = any(finding.verdict is Verdict.REFUSE for finding in found.findings)
-    verdict = "is refused" if refused else "resolves"
+    if refused:
+        return f"{found.name} is refused"
     differs = f"{_count(differing, 'value')} other than asked" if differing else "nothing differs from what is asked"
-    return f"{found.name} {verdict}: {differs}"
+    return f"{found.name} resolves: {differs}"
 
 
 def _listed(*parts: str | bool | int | None) -> str:

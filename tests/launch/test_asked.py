@@ -94,6 +94,71 @@ def test_a_pod_says_its_gpu_and_its_nodes_and_findings_say_their_line():
     assert "cluster.shared-memory" in by_rule
 
 
+TWO_TEMPLATES = f"""\
+kind: LeaderWorkerSet
+metadata: {{name: v3}}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      spec:
+        containers:
+        - name: engine
+          command: [sglang, serve, deepseek-ai/DeepSeek-V3-0324, --tp, '16', --nnodes, $(LWS_GROUP_SIZE)]
+          args: [{", ".join(MTP.split())}]
+          resources: {{limits: {{nvidia.com/gpu: 8}}}}
+    workerTemplate:
+      spec:
+        containers:
+        - name: engine
+          command: [sglang, serve, deepseek-ai/DeepSeek-V3-0324, --tp, '16', --nnodes, $(LWS_GROUP_SIZE), --node-rank, '1']
+          args: [{", ".join(MTP.split())}]
+          resources: {{limits: {{nvidia.com/gpu: 8}}}}
+"""
+
+
+def test_a_launch_that_leaves_its_nodes_to_the_group_spreads_over_the_group():
+    leader, worker = check_pods(read_manifest(TWO_TEMPLATES.encode(), "x.yaml"), EIGHT, TABLES)
+    for found in (leader, worker):
+        assert found.machine == "2 nodes of 8 H200"
+        told = {finding.rule for finding in found.findings}
+        assert not told & {
+            "layout.node-count",
+            "layout.count",
+            "cluster.gpus",
+            "cluster.nodes",
+            "cluster.group-differs",
+        }
+
+
+def test_a_worker_that_launches_otherwise_than_its_leader_is_refused():
+    head, _, tail = TWO_TEMPLATES.rpartition("--speculative-num-steps, 3")
+    text = f"{head}--speculative-num-steps, 5{tail}"
+    leader, worker = check_pods(read_manifest(text.encode(), "x.yaml"), EIGHT, TABLES)
+    assert "cluster.group-differs" in {finding.rule for finding in worker.findings}
+    assert "cluster.group-differs" not in {finding.rule for finding in leader.findings}
+
+
+@pytest.mark.parametrize("said", ["h200", "H200", "NVIDIA-H200", "NVIDIA H200"])
+def test_a_gpu_is_known_by_its_word_and_by_its_product(said):
+    assert machines_for(read_command(V3), Given(gpu=said), TABLES).gpu == "h200"
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("h2000", "Did you mean 'h200'"), ("a100", "Name one of"), ("x", "Name one of")]
+)
+def test_a_gpu_that_nobody_knows_is_not_planned_for(said, meant):
+    with pytest.raises(RecipeError, match=r"check\.unknown-gpu") as raised:
+        machines_for(read_command(V3), Given(gpu=said), TABLES)
+    assert meant in str(raised.value)
+
+
+def test_what_could_not_be_read_is_not_reckoned_with():
+    told = rules("sglang serve deepseek-ai/DeepSeek-V3-0324 --tp eight")
+    assert told["command.value"] is Verdict.REFUSE
+    assert not [rule for rule in told if rule.startswith(("capacity.", "layout."))]
+
+
 def test_a_prefill_and_a_decode_launch_are_held_against_each_other():
     both = [f"{V3} --disaggregation-mode prefill", f"{V3} --disaggregation-mode decode --kv-cache-dtype fp8_e4m3"]
     first, second = check_commands([read_command(text) for text in both], EIGHT, TABLES)

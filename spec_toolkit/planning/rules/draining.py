@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.deployed import Deployed
-from spec_toolkit.planning.finding import correct, warn
+from spec_toolkit.planning.finding import correct, refuse, warn
 
 _UNLISTED_SECONDS = 5  # until every proxy has taken a pod that ends off its list; C117
 
@@ -24,6 +24,11 @@ def pre_stop(deployed: Deployed) -> Iterator[Finding]:
 def grace(deployed: Deployed) -> Iterator[Finding]:
     pod, longest = deployed.pod, deployed.situation.workload.longest_request_seconds
     waits = (pod.pre_stop.seconds or 0) if pod.pre_stop is not None else 0
+    if waits >= pod.grace_seconds:
+        found, why = f"terminationGracePeriodSeconds is {pod.grace_seconds} s", f"preStop alone takes {waits} of them"
+        remedy = f"Write more than {waits}, and time for the longest request."
+        yield refuse("cluster.grace", pod.at("terminationGracePeriodSeconds"), found, why, remedy)
+        return
     if longest is None or pod.grace_seconds >= longest + max(waits, _UNLISTED_SECONDS):
         return
     needed = longest + max(waits, _UNLISTED_SECONDS)

@@ -23,7 +23,7 @@ def known_gpu(hardware: Hardware, tables: Tables) -> Iterator[Finding]:
         yield warn("facts.gpu-unplanned", "hardware.gpu", f"is {facts.name.v}, which is not planned for", why)
     if hardware.gpu == "cpu" or facts is not None:
         return
-    close = get_close_matches(hardware.gpu, tables.gpus, n=1)
+    close = get_close_matches(hardware.gpu, tables.gpus, n=1, cutoff=0.8)  # a100 is no slip for h100
     remedy = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(tables.gpus)} and cpu."
     yield warn(
         "facts.gpu-unknown", "hardware.gpu", f"is '{hardware.gpu}', of which the tables know nothing", remedy=remedy

@@ -31,8 +31,15 @@ def test_a_pod_leaves_the_endpoints_before_it_ends(pre_stop, corrected):  # C117
         (150, 60, stop(5), True),  # C118
         (40, 60, stop(5), False),
         (None, 1, None, False),
+        (None, 30, stop(29), False),
     ],
 )
 def test_grace_covers_the_longest_request(longest, grace, pre_stop, warned):
     findings = found(draining.grace, longest, grace_seconds=grace, pre_stop=pre_stop)
     assert findings == (["cluster.grace=warn"] if warned else [])
+
+
+@pytest.mark.parametrize("longest", [None, 5])
+@pytest.mark.parametrize("seconds", [20, 30])
+def test_a_grace_that_ends_before_its_pre_stop_is_none(longest, seconds):
+    assert found(draining.grace, longest, grace_seconds=20, pre_stop=stop(seconds)) == ["cluster.grace=refuse"]
