@@ -22,16 +22,19 @@ TOKENS = 48
 TOLERANCE = TOLERANCE_NATS["float32"]
 
 
-@pytest.fixture(scope="module")
-def prompts() -> list[list[int]]:
-    """100 held-out prompts, 20 of each bucket."""
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(8, id="40-prompts"), pytest.param(20, id="100-prompts", marks=pytest.mark.matrix)],
+)
+def prompts(request) -> list[list[int]]:
+    """Held-out prompts, as many of each of the five buckets."""
     tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
     by_bucket: dict[str, list[list[int]]] = {}
     for line in (MODEL / "held_out.jsonl").read_text().splitlines():
         item = json.loads(line)
         by_bucket.setdefault(item["bucket"], []).append(tokenizer.encode(item["prompt"]).ids)
-    chosen = [prompt for bucket in by_bucket.values() for prompt in bucket[:20]]
-    assert len(chosen) == 100
+    chosen = [prompt for bucket in by_bucket.values() for prompt in bucket[: request.param]]
+    assert len(chosen) == 5 * request.param
     return chosen
 
 
@@ -75,7 +78,7 @@ def test_speculative_output_equals_the_targets(nursery, tmp_path, prompts, refer
             made = [completion.made for completion in got]
             assert all(each is not None and each.rounds for each in made), "an answer was not made by speculation"
             accepted = sum(each.accepted_drafts or 0 for each in made if each)
-            assert accepted > 1000, "hardly a draft was accepted: equality would show little"
+            assert accepted > 10 * len(prompts), "hardly a draft was accepted: equality would show little"
 
 
 # The verify kernel with one comparison wrong: a node's first child is accepted whatever it carries.
@@ -90,9 +93,10 @@ def test_a_fault_in_the_verify_kernel_is_seen(tmp_path, prompts, reference, show
     source = kernel.read_text()
     assert source.count(GOOD) == 1
     kernel.write_text(source.replace(GOOD, BAD))
-    some = prompts[::10]
+    apart = len(prompts) // 10
+    some = prompts[::apart]
     with Nursery.start(script=broken / "nursery.py") as nursery, serving(nursery, tmp_path, speculate=True) as engine:
-        report = compare_all(reference[::10], answers(engine.address, some, concurrency=4), tolerance_nats=TOLERANCE)
+        report = compare_all(reference[::apart], answers(engine.address, some, concurrency=4), tolerance_nats=TOLERANCE)
     show("planted fault", report)
     assert not report.is_lossless
     assert report.count(Kind.DIFFERENT) >= len(some) // 2  # a draft that is right all along hides the fault
