@@ -1,10 +1,10 @@
-"""Who says what the tables know of a repository: each fact with its level and source, and one line for people. Pure."""
+"""Who says what the tables know of a repository, a GPU or the engine: each fact with its level and source, and one line for people. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spec_toolkit.facts.records import Fact, Level, ModelFacts, Tables
+from spec_toolkit.facts.records import EngineFacts, Fact, GpuFacts, Level, ModelFacts, Tables
 
 _ORDER = tuple(Level)
 
@@ -24,23 +24,41 @@ def provenance(repo: str, tables: Tables) -> tuple[Provenance, ...]:
     model = tables.model(repo)
     if model is None:
         return ()
-    return tuple(
-        Provenance(what=what, value=fact.v, level=fact.e, source=fact.s, where=tables.sources[fact.s], note=fact.note)
-        for what, fact in _facts_of(repo, model)
-    )
+    return _provenances(_facts_of(repo, model), tables)
+
+
+def provenance_of(facts: GpuFacts | EngineFacts, tables: Tables) -> tuple[Provenance, ...]:
+    return _provenances(_facts_in(facts), tables)
 
 
 def in_one_line(repo: str, tables: Tables) -> str:
     """As in `official-config (nvidia-config-copies), third-party (deepseek-sizes)`: best level first, last what is unknown."""
     model = tables.model(repo)
-    if model is None:
-        return ""
-    facts = list(_facts_of(repo, model))
+    return _line(list(_facts_of(repo, model))) if model is not None else ""
+
+
+def line_of(facts: GpuFacts | EngineFacts) -> str:
+    return _line(list(_facts_in(facts)))
+
+
+def _line(facts: list[tuple[str, Fact[Any]]]) -> str:
     known = sorted({(_ORDER.index(fact.e), fact.s) for _, fact in facts if fact.e is not Level.UNKNOWN})
     levels = dict.fromkeys(order for order, _ in known)
     parts = [f"{_ORDER[order].value} ({', '.join(s for o, s in known if o == order)})" for order in levels]
     unknown = [what.rpartition(".")[2] for what, fact in facts if fact.e is Level.UNKNOWN]
     return ", ".join([*parts, *([f"unknown: {', '.join(unknown)}"] if unknown else [])])
+
+
+def _provenances(facts: Iterable[tuple[str, Fact[Any]]], tables: Tables) -> tuple[Provenance, ...]:
+    return tuple(
+        Provenance(what=what, value=fact.v, level=fact.e, source=fact.s, where=tables.sources[fact.s], note=fact.note)
+        for what, fact in facts
+    )
+
+
+def _facts_in(facts: GpuFacts | EngineFacts) -> Iterator[tuple[str, Fact[Any]]]:
+    fields = ((name, getattr(facts, name)) for name in facts.__struct_fields__)
+    return ((name, fact) for name, fact in fields if isinstance(fact, Fact))
 
 
 def _facts_of(repo: str, model: ModelFacts) -> Iterator[tuple[str, Fact[Any]]]:

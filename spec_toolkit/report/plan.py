@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding
-from spec_toolkit.facts.provenance import Provenance, provenance
-from spec_toolkit.facts.records import Tables
+from spec_toolkit.facts.provenance import Provenance, line_of, provenance, provenance_of
+from spec_toolkit.facts.records import EngineFacts, GpuFacts, Tables
 from spec_toolkit.planning.admission import Admission, Graphs, Inequality
 from spec_toolkit.planning.memory.ledger import How, Ledger, Line
 from spec_toolkit.planning.plan import Plan
@@ -36,7 +36,9 @@ class Shown(Struct, frozen=True, kw_only=True):
     memory: Ledger
     admission: Admission | None
     outlook: Outlook | None
-    facts: dict[str, tuple[Provenance, ...]]  # by repository: every value used of the tables, with level and source
+    facts: dict[
+        str, tuple[Provenance, ...]
+    ]  # by repository, GPU and engine: what the tables say, with level and source
 
 
 def shown(plan: Plan, tables: Tables) -> Shown:
@@ -53,8 +55,17 @@ def shown(plan: Plan, tables: Tables) -> Shown:
         memory=plan.forecast.ledger,
         admission=plan.forecast.admission,
         outlook=plan.forecast.outlook,
-        facts={name: provenance(name, tables) for name in models if tables.model(name) is not None},
+        facts={
+            **{name: provenance(name, tables) for name in models if tables.model(name) is not None},
+            **_of_the_machine(plan, tables),
+        },
     )
+
+
+def _of_the_machine(plan: Plan, tables: Tables) -> dict[str, tuple[Provenance, ...]]:
+    site, engine = plan.situation.site, plan.situation.engine
+    found = {f"sglang {engine.version}": provenance_of(engine, tables)}
+    return {site.gpu: provenance_of(site.facts, tables), **found} if site.gpu and site.facts else found
 
 
 def plan(made: Plan) -> str:
@@ -63,7 +74,8 @@ def plan(made: Plan) -> str:
     blocks.append([
         f"  target    {situation.target.name}: {situation.target.says}",
         f"  draft     {_draft(made)}",
-        f"  hardware  {hardware_words(recipe.hardware)}",
+        f"  hardware  {hardware_words(recipe.hardware)}{_table(situation.site.facts)}",
+        f"  engine    SGLang {recipe.engine.sglang}{_table(situation.engine)}",
     ])  # fmt: skip
     blocks.append(["Memory of each rank", *_memory(made.forecast.ledger)])
     if made.forecast.admission is not None:
@@ -73,6 +85,10 @@ def plan(made: Plan) -> str:
         blocks.append(["What drafts may be worth", *_outlook(made.forecast.outlook)])
     blocks.append([text.check(made)])
     return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _table(facts: GpuFacts | EngineFacts | None) -> str:
+    return f"; table: {line_of(facts)}" if facts is not None else ""
 
 
 def _draft(made: Plan) -> str:
@@ -88,7 +104,7 @@ def _memory(ledger: Ledger) -> Iterator[str]:
         yield f"  {line.name:<{width}}  {_size(line)}  {line.how.value}: {line.says}"
     if ledger.usable is not None:
         share = f", {ledger.fraction:.3f} of it" if ledger.fraction else ""
-        yield f"  {'for weights and KV':<{width}}  {ledger.usable / _GIB:8.2f} GiB{share}"
+        yield f"  {'for weights and KV':<{width}}  {ledger.usable / _GIB:8.2f} GiB{share}: {ledger.usable_says}"
     if ledger.tokens is not None:
         kept = f" ({ledger.slots_per_request} of them for its rounds)" if ledger.slots_per_request else ""
         one = f"; a request at full context takes {ledger.request_tokens:,}{kept}" if ledger.request_tokens else ""

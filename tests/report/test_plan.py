@@ -75,6 +75,19 @@ def test_every_fact_of_the_record_has_its_level_and_source() -> None:
         assert fact["source"]
 
 
+def test_facts_of_the_gpu_and_of_the_engine_reach_both_outputs() -> None:
+    plan = made("deepseek_v3_h200")
+    shown, record = report.plan(plan), report.shown(plan, TABLES)
+    [usable] = [row for row in shown.splitlines() if row.startswith("  for weights and KV")]
+    assert "143,771 MiB (third-party: nvidia-smi-listings)" in usable
+    assert "sglang-source: srt/arg_groups/memory_hook.py" in usable
+    of_gpu = {fact.what: fact for fact in record.facts["h200"]}
+    assert (of_gpu["memory_mib"].value, of_gpu["memory_mib"].source) == (143_771, "nvidia-smi-listings")
+    assert {"sglang-memory-hook", "sglang-graph-list"} <= {fact.source for fact in record.facts["sglang 0.5.23"]}
+    for source in ("nvidia-smi-listings", "sglang-memory-hook", "sglang-graph-list"):
+        assert source in shown
+
+
 def test_a_refused_recipe_is_shown_with_its_refusal() -> None:
     content = Path(find_recipe("deepseek_v3_h200")).read_text("utf-8").replace("sglang: 0.5.23", "sglang: 0.5.24")
     plan = make_plan(parse_recipe(content.encode(), Path("x.yaml")), TABLES)

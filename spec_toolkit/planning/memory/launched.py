@@ -63,7 +63,9 @@ def fraction_of(situation: Situation) -> tuple[float | None, str]:
     sees_images = situation.target.architecture in SEES_IMAGES and not _decodes_only(situation)
     if sees_images and situation.target.vision is None:
         return None, "the engine lowers it for the tower for images, whose size is not known; write it"
-    return default_fraction(outside, situation.target.vision if sees_images else None), "the engine's rule"
+    return default_fraction(
+        outside, situation.target.vision if sees_images else None
+    ), "the engine's rule (sglang-source: srt/arg_groups/memory_hook.py)"
 
 
 def major_of(situation: Situation) -> int | None:

@@ -63,6 +63,7 @@ class Demand(Struct, frozen=True, kw_only=True):
     free_before: int | None  # measured before the load
     fraction: float | None
     fraction_says: str
+    memory_says: str  # who says how much the GPU has
     target: tuple[int | None, How, str]  # weights: bytes, how, in words
     draft: tuple[int | None, How, str] | None  # None: it does not speculate
     draft_most: int | None = None  # where `draft` is the least that it can be
@@ -81,6 +82,7 @@ class Demand(Struct, frozen=True, kw_only=True):
 class Ledger(Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     usable: int | None  # bytes for weights and KV pool
+    usable_says: str
     fraction: float | None
     pool: int | None  # of those, for KV; negative: the weights alone are too much
     kv: KvBytes | None
@@ -157,6 +159,7 @@ def make_ledger(demand: Demand) -> Ledger:
             *_outside(demand),
         ),
         usable=usable,
+        usable_says=f"{demand.fraction_says}, of what {demand.memory_says}",
         fraction=demand.fraction,
         pool=pool,
         kv=kv,

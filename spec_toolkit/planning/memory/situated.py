@@ -46,6 +46,7 @@ def demand_of(situation: Situation) -> Demand:
         free_before=_bytes(measured.free_before_load_gib),
         fraction=fraction,
         fraction_says=says,
+        memory_says=_memory_says(situation),
         target=_target(situation),
         draft=_draft(situation, counted) if rounds.steps else None,
         draft_most=counted.most if counted is not None and (asked.pp_size or 1) == 1 else None,
@@ -60,6 +61,17 @@ def demand_of(situation: Situation) -> Demand:
         window_tokens=getattr(attention, "window_tokens", None),
         image_cache=_IMAGE_CACHE if situation.target.architecture in SEES_IMAGES else 0,
     )
+
+
+def _memory_says(situation: Situation) -> str:
+    measured, facts = situation.measured, situation.site.facts
+    if measured.free_before_load_gib is not None:
+        return "was free before the load"
+    if measured.memory_gib is not None:
+        return "somebody saw of the GPU"
+    if facts is None or facts.memory_mib.v is None:
+        return "nobody knows of the GPU"
+    return f"the GPU has: {facts.memory_mib.v:,} MiB ({facts.memory_mib.e.value}: {facts.memory_mib.s})"
 
 
 def _target(situation: Situation) -> tuple[int | None, How, str]:

@@ -32,6 +32,7 @@ DEMAND = Demand(
     free_before=None,
     fraction=0.9,
     fraction_says="written",
+    memory_says="the GPU has",
     target=(60 * GIB, How.COUNTED, ""),
     draft=(2 * GIB, How.COUNTED, ""),
     kv=KV,

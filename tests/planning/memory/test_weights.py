@@ -6,8 +6,8 @@ from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.planning.memory.parameters import Kind
 from spec_toolkit.planning.memory.weights import (
     Layout,
-    bytes_of,
     assistant_weights,
+    bytes_of,
     draft_apart,
     draft_in_checkpoint,
     draft_stored_as,
