@@ -164,7 +164,3 @@ class Model(Struct, frozen=True, kw_only=True):
     tokenizer: str | None = None  # "sha256:..." over vocabulary, merges, special tokens and chat template
     tensors: Mapping[str, Tensor] | None = None  # from the weight index or headers
     unindexed_files: tuple[str, ...] = ()  # weight files in the folder that the index does not name
-
-    @property
-    def has_index(self) -> bool:
-        return self.tensors is not None

@@ -223,11 +223,6 @@ class Checkpoint:
     tensors: Mapping[str, int]  # bytes by tensor name
     tokenizer: str  # "sha256:..." over vocabulary, merges, special tokens and chat template
 
-    @property
-    def has_mtp_layer(self) -> bool:
-        """DeepSeek and GLM keep it as one more layer after the last; quantised copies often drop it."""
-        return any(name.startswith(f"model.layers.{self.num_hidden_layers}.") for name in self.tensors)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:

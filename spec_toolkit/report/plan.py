@@ -4,7 +4,6 @@ Every figure says how it is known; what nobody knows stands there as unknown and
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 
 from msgspec import Struct
 
@@ -150,19 +149,21 @@ def _outlook(outlook: Outlook) -> Iterator[str]:
     if outlook.survival is None:
         yield "  acceptance   unknown: nobody published a curve for this target and method, and nothing was measured"
     else:
-        lengths = list(accumulate(outlook.survival.positions, initial=1.0))[1:]
         yield f"  acceptance   {outlook.survival.grounds.value}: {outlook.survival.says}"
-        yield f"  emitted length with 1, 2, ... steps: {_listed(lengths)}"
+        yield f"  emitted length with 1, 2, ... steps: {_listed(outlook.lengths)}"
+        yield f"  accepted where all before it are, by position: {_listed(outlook.conditional)}"
         yield f"  a round pays while it costs at most, in autoregressive steps beyond its own: {_listed(outlook.affordable_costs)}"
     for point in outlook.points:
         verb = "pays" if point.pays else "loses"
-        yield f"  measured     batch {point.batch}, {point.steps} steps: {verb}, emitted length {point.emitted_length:.2f}, break-even {point.break_even:.2f}"
+        yield f"  measured     batch {point.batch}, {point.steps} steps: {verb}, emitted length {point.emitted_length:.2f}, break-even {point.break_even:.2f}, {point.speedup:.2f} times the speed"
     for turn in outlook.turns:
         yield f"  turns        at batch {turn.batch:.3g}: {'pays' if turn.pays_above else 'loses'} above it"
     for best in outlook.best:
         yield f"  best depth   {best.num_steps} at batch {best.batch}"
     if not outlook.points:
         yield "  break-even   unknown: no evidence with an autoregressive row for this recipe"
+    for said in outlook.said:
+        yield f"  prior        {said.says} ({said.level.value}, {said.source})"
     for touched in outlook.touched:
         yield (
             f"  experts      {touched.requests:,} request{'s' if touched.requests > 1 else ''}: a step touches {touched.by_a_step:.0f}"

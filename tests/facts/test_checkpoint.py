@@ -41,12 +41,6 @@ def test_a_folder_is_read(folder: Path) -> None:
     assert read.architecture == "DeepseekV3ForCausalLM"
     assert (read.num_hidden_layers, read.num_nextn_predict_layers, read.max_position_embeddings) == (2, 1, 4096)
     assert read.tensors == TENSORS
-    assert read.has_mtp_layer
-
-
-def test_a_checkpoint_without_the_layer_after_the_last_has_no_mtp_layer(folder: Path) -> None:
-    write_weights(folder / "model.safetensors", {"model.layers.0.x": 8, "model.layers.20.x": 8})
-    assert not read_checkpoint(folder).has_mtp_layer
 
 
 def test_shards_are_read_together_and_the_index_must_agree(folder: Path) -> None:

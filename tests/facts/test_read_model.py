@@ -194,9 +194,9 @@ def test_a_folder_that_is_being_filled_is_read_as_far_as_it_is_there(folder: Pat
     (folder / "model-00001-of-00001.safetensors").unlink()
     (folder / "tokenizer.json").unlink()
     model = model_of_folder(folder)
-    assert (model.weight_bytes, model.tokenizer, model.has_index) == (None, None, True)
+    assert (model.weight_bytes, model.tokenizer, model.tensors is not None) == (None, None, True)
     (folder / "model.safetensors.index.json").unlink()
-    assert not model_of_folder(folder).has_index
+    assert model_of_folder(folder).tensors is None
 
 
 def test_a_second_file_says_how_it_is_quantised(folder: Path) -> None:

@@ -57,6 +57,8 @@ def test_what_binds_stands_first_and_what_is_behind_it_next() -> None:
 def test_a_published_curve_is_called_a_prior_and_no_break_even_is_made_up() -> None:
     shown = report.plan(made("glm52_fp8_h200"))
     assert "acceptance   prior: published for zai-org/GLM-5.2-FP8" in shown
+    assert "accepted where all before it are, by position: 0.84, " in shown
+    assert "prior        known to run since SGLang 0.5.13.post1" in shown
     assert "break-even   unknown" in shown
 
 

@@ -6,7 +6,7 @@ grows. Survival falls with every position, so the best depth is the last positio
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise, takewhile
+from itertools import accumulate, pairwise
 
 from spec_toolkit.facts.evidence import Evidence
 from spec_toolkit.facts.model import Model
@@ -39,11 +39,6 @@ def affordable_costs(survival: Sequence[float]) -> tuple[float, ...]:
     for before, (share, length) in enumerate(zip(survival, lengths, strict=False)):
         found.append(share / (length - before * share))
     return tuple(found)
-
-
-def depth_above(survival: Sequence[float], least: float, *, most: int | None = None) -> int:
-    """The last position that at least this share of rounds reaches: where no cost is known and a person sets a threshold."""
-    return sum(1 for _ in takewhile(lambda share: share >= least, survival[:most]))
 
 
 def marginal_costs(evidence: Evidence, batch: int) -> tuple[float, ...]:

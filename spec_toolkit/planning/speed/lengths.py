@@ -7,12 +7,6 @@ survival s_i: the product of the conditional chances a_1 .. a_i. A round emits E
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
-from operator import mul
-
-
-def survival_of(conditional: Iterable[float]) -> tuple[float, ...]:
-    """s_i, per position, [K]; `conditional` are the chances that position i is right where all before it are, [K]."""
-    return tuple(accumulate(conditional, mul))
 
 
 def conditional_of(survival: Sequence[float]) -> tuple[float, ...]:

@@ -14,7 +14,8 @@ from spec_toolkit.planning.situation import Situation
 from spec_toolkit.planning.speed.acceptance import Survival, measured_survival, published_survival
 from spec_toolkit.planning.speed.depth import affordable_costs, best_depth, marginal_costs, supported_steps
 from spec_toolkit.planning.speed.experts import touched_experts
-from spec_toolkit.planning.speed.lengths import emitted_length
+from spec_toolkit.planning.speed.lengths import conditional_of, emitted_length, emitted_lengths
+from spec_toolkit.planning.speed.published import Said, said_of
 from spec_toolkit.planning.speed.speedup import Point, Turn, points, turns
 from spec_toolkit.planning.speed.traffic import Layout, Traffic, verify_traffic
 from spec_toolkit.terms import Method
@@ -38,6 +39,9 @@ class Best(Struct, frozen=True, kw_only=True):
 
 class Outlook(Struct, frozen=True, kw_only=True):
     survival: Survival | None  # None: nobody said
+    conditional: tuple[float, ...]  # chance that a draft is right where all before it are, by position
+    lengths: tuple[float, ...]  # emitted with 1, 2, ... drafts, bonus included
+    said: tuple[Said, ...]  # by others: priors
     affordable_costs: tuple[
         float, ...
     ]  # of a position, in autoregressive steps, for a round of 1, 2, ... drafts to pay
@@ -65,6 +69,9 @@ def derive_outlook(
     positions = survival.positions[:most] if survival else ()
     return Outlook(
         survival=survival,
+        conditional=conditional_of(positions),
+        lengths=emitted_lengths(positions),
+        said=said_of(tables, situation.target, method, attention_dp=situation.arguments.attention_dp > 1),
         affordable_costs=affordable_costs(positions),
         most_steps=most,
         points=points(evidence) if evidence else (),

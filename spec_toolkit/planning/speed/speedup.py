@@ -15,26 +15,14 @@ from spec_toolkit.facts.evidence import Evidence, Row
 from spec_toolkit.planning.limits import BreakEven
 
 
-class Round(Struct, frozen=True, kw_only=True):
-    """Seconds of one round's parts."""
-
-    draft: float
-    verify: float
-    overhead: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return self.draft + self.verify + self.overhead
-
-
-def speedup(emitted_length: float, step_seconds: float, round_: Round) -> float:
+def speedup(emitted_length: float, step_seconds: float, round_seconds: float) -> float:
     """Tokens per second over those of an engine without speculation; below 1 it loses."""
-    return emitted_length * step_seconds / round_.seconds
+    return emitted_length * step_seconds / round_seconds
 
 
-def break_even_length(step_seconds: float, round_: Round) -> float:
+def break_even_length(step_seconds: float, round_seconds: float) -> float:
     """The emitted length at which a round costs as much as the steps it stands for."""
-    return round_.seconds / step_seconds
+    return round_seconds / step_seconds
 
 
 def round_seconds(row: Row) -> float:
@@ -51,10 +39,7 @@ class Point(Struct, frozen=True, kw_only=True):
     batch: int
     emitted_length: float
     break_even: float  # tokens per round
-
-    @property
-    def speedup(self) -> float:
-        return self.emitted_length / self.break_even
+    speedup: float
 
     @property
     def pays(self) -> bool:
@@ -65,16 +50,22 @@ def points(evidence: Evidence) -> tuple[Point, ...]:
     """Ascending by steps, then batch; none where no batch has both a row that drafts and an autoregressive one."""
     plain = {row.batch: round_seconds(row) for row in evidence.rows if row.num_steps is None}
     found = [
-        Point(
-            steps=row.num_steps,
-            batch=row.batch,
-            emitted_length=row.emitted_length,
-            break_even=round_seconds(row) / plain[row.batch],
-        )
+        _point(row.num_steps, row.emitted_length, row, plain[row.batch])
         for row in evidence.rows
         if row.num_steps and row.emitted_length is not None and row.batch in plain
     ]
     return tuple(sorted(found, key=lambda point: (point.steps, point.batch)))
+
+
+def _point(steps: int, emitted_length: float, row: Row, step_seconds: float) -> Point:
+    seconds = round_seconds(row)
+    return Point(
+        steps=steps,
+        batch=row.batch,
+        emitted_length=emitted_length,
+        break_even=break_even_length(step_seconds, seconds),
+        speedup=speedup(emitted_length, step_seconds, seconds),
+    )
 
 
 def break_evens(evidence: Evidence, steps: Sequence[int]) -> tuple[BreakEven, ...]:

@@ -8,7 +8,6 @@ from spec_toolkit.facts.model import Model, Origin
 from spec_toolkit.planning.speed.depth import (
     affordable_costs,
     best_depth,
-    depth_above,
     marginal_costs,
     supported_steps,
     token_prices,
@@ -59,7 +58,6 @@ def test_where_survival_falls_and_costs_are_steady_each_position_up_to_the_depth
 def test_a_checkpoint_caps_the_depth(chances: list[float], most: int) -> None:
     survival = tuple(accumulate(chances, min))
     assert best_depth(survival, (0.01,) * len(survival), most=most) <= most
-    assert depth_above(survival, 0.0, most=most) == min(most, len(survival))
 
 
 @given(st.lists(st.floats(0.05, 1), min_size=1, max_size=8))
@@ -69,14 +67,6 @@ def test_a_position_pays_up_to_the_cost_it_can_afford(chances: list[float]) -> N
         for below, pays in ((0.999, True), (1.001, False)):
             prices = token_prices(survival, (cost * below,) * len(survival))
             assert (prices[position + 1] < prices[position]) is pays
-
-
-# C096
-@pytest.mark.parametrize(
-    ("least", "depth"), [(0.4, 4), (0.38, 5), (0.3, 7), (0.93, 0)], ids=["knee", "at-the-share", "all", "none"]
-)
-def test_depth_ends_where_too_few_rounds_arrive(least: float, depth: int) -> None:
-    assert depth_above((0.92, 0.78, 0.67, 0.57, 0.38, 0.33, 0.30), least) == depth
 
 
 def test_costs_are_what_each_further_position_adds_in_plain_steps() -> None:

@@ -1,3 +1,7 @@
+from collections.abc import Iterable
+from itertools import accumulate
+from operator import mul
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,9 +10,14 @@ from spec_toolkit.planning.speed.lengths import (
     conditional_of,
     emitted_length,
     emitted_lengths,
-    survival_of,
     survival_of_lengths,
 )
+
+
+def survival_of(conditional: Iterable[float]) -> tuple[float, ...]:
+    """theory.md: the product of the chances up to a position."""
+    return tuple(accumulate(conditional, mul))
+
 
 CHANCES = st.lists(st.floats(0.01, 1), min_size=1, max_size=16)
 

@@ -40,6 +40,9 @@ def test_evidence_goes_before_what_others_published() -> None:
     assert found is not None
     assert found.survival is not None
     assert (found.survival.grounds, found.survival.positions) == (Grounds.MEASURED, (0.9, 0.6, 0.4))
+    assert found.lengths == pytest.approx((1.9, 2.5, 2.9))
+    assert found.conditional == pytest.approx((0.9, 0.6 / 0.9, 0.4 / 0.6))
+    assert [point.speedup for point in found.points] == pytest.approx([1.5])
     assert [point.break_even for point in found.points] == pytest.approx([2.9 / 1.5])
     # A position costs 0.31 of a step: the third is reached in 0.4 of rounds, and tokens cost 0.65 of a step without it.
     assert [(best.batch, best.num_steps) for best in found.best] == [(1, 2)]
@@ -48,7 +51,8 @@ def test_evidence_goes_before_what_others_published() -> None:
 def test_where_nobody_measured_acceptance_none_is_guessed() -> None:
     found = outlook(V3, **MTP)
     assert found is not None
-    assert (found.survival, found.affordable_costs) == (None, ())
+    assert (found.survival, found.affordable_costs, found.lengths, found.conditional) == (None, (), (), ())
+    assert any("1.8 times as fast at batch 1" in said.says for said in found.said)
     assert found.traffic is not None
     assert found.traffic.rejected_share is None
 

@@ -2,8 +2,8 @@ import pytest
 
 from spec_toolkit.facts.model import Experts
 from spec_toolkit.planning.limits import BreakEven
-from spec_toolkit.planning.speed.experts import PassCost, touched_experts
-from spec_toolkit.planning.speed.speedup import Round, break_even_length, break_evens, points, speedup, turns
+from spec_toolkit.planning.speed.experts import touched_experts
+from spec_toolkit.planning.speed.speedup import break_even_length, break_evens, points, speedup, turns
 from tests.planning.speed.measured import drafting, evidence, plain
 
 LENGTH = 3.4264  # theory.md's curve 0.9, 0.8, 0.7, 0.6
@@ -15,7 +15,7 @@ MOE = Experts(routed=128, per_token=8, shared=0, intermediate_size=704, dense_la
     [pytest.param(1.3, 1.852, id="pays"), pytest.param(2.9, 0.993, id="the-same-length-no-longer-pays")],
 )
 def test_a_gain_is_length_over_what_a_round_costs(verify: float, gain: float) -> None:
-    cost = Round(draft=0.4e-3, verify=verify * 1e-3, overhead=0.15e-3)
+    cost = 0.4e-3 + verify * 1e-3 + 0.15e-3  # draft passes, verify pass, what lies between
     assert speedup(LENGTH, 1e-3, cost) == pytest.approx(gain, abs=5e-4)
     assert (break_even_length(1e-3, cost) < LENGTH) is (gain > 1)
     assert speedup(break_even_length(1e-3, cost), 1e-3, cost) == pytest.approx(1)
@@ -62,14 +62,16 @@ def test_the_policy_gets_the_step_counts_its_engine_has_in_order() -> None:
 
 def test_a_mixture_of_experts_loses_alone_wins_in_company_and_loses_in_a_crowd() -> None:
     """Three drafts, 2.5 tokens a round; milliseconds that nobody measured."""
-    target = PassCost(
-        experts=MOE, fixed_seconds=0.1e-3, dense_seconds=0.4e-3, expert_seconds=0.1e-3, token_seconds=0.13e-3
-    )
+
+    def seconds(tokens: float) -> float:
+        """Of a pass: launches, then the slower of reading what its tokens need and of computing them."""
+        return 0.1e-3 + max(0.4e-3 + 0.1e-3 * touched_experts(tokens, MOE), 0.13e-3 * tokens)
+
     draft_seconds, length, width = 0.4e-3, 2.5, 4
     rows = []
     for batch in (1, 8, 64):
-        rows.append(plain(batch, batch / target.seconds(batch)))
-        round_seconds = draft_seconds + target.seconds(batch * width)
+        rows.append(plain(batch, batch / seconds(batch)))
+        round_seconds = draft_seconds + seconds(batch * width)
         rows.append(drafting(batch, 3, batch * length / round_seconds, length))
     measured = evidence(*rows)
     assert [(point.batch, point.pays) for point in points(measured)] == [(1, False), (8, True), (64, False)]
