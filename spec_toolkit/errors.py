@@ -39,6 +39,27 @@ class Finding:
         return f"{text}{'' if text.endswith(('?', '.')) else '.'}{remedy} [{self.rule}]"
 
 
+def refuse(rule: str, where: str, found: str, why: str = "", remedy: str = "") -> Finding:
+    return Finding(rule=rule, verdict=Verdict.REFUSE, where=where, found=found, why=why, remedy=remedy)
+
+
+def correct(  # noqa: PLR0913, PLR0917 - the parts of a sentence, in its order, and what follows from it
+    rule: str, where: str, found: str, why: str = "", remedy: str = "", changes: tuple[Change, ...] = ()
+) -> Finding:
+    """`changes`: what the plan uses instead, by the engine's argument; empty for a recipe's own keys, which `plan` derives from."""
+    return Finding(
+        rule=rule, verdict=Verdict.CORRECT, where=where, found=found, why=why, remedy=remedy, changes=changes
+    )
+
+
+def warn(rule: str, where: str, found: str, why: str = "", remedy: str = "") -> Finding:
+    return Finding(rule=rule, verdict=Verdict.WARN, where=where, found=found, why=why, remedy=remedy)
+
+
+def note(rule: str, where: str, found: str, why: str = "", remedy: str = "") -> Finding:
+    return Finding(rule=rule, verdict=Verdict.NOTE, where=where, found=found, why=why, remedy=remedy)
+
+
 class SpecError(Exception):
     """Something refused; carries at least one finding, and the exit code the command ends with."""
 

@@ -1,4 +1,4 @@
-"""The engine's flags as SGLang 0.5.23 spells them. Pure. No other room writes one."""
+"""The engine's flags as SGLang 0.5.23 spells them. Pure. What we launch and look for is named here; all there are is in command_line."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -9,6 +9,7 @@ from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.terms import Method
 
 LAUNCH_MODULE = "sglang.launch_server"
+SERVED_KIND = "--model-type"  # of `sglang serve` itself, which chooses a server by it and hands the other flags on
 
 
 class Flag(StrEnum):

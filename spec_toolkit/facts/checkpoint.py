@@ -40,9 +40,17 @@ def model_folder(model: str) -> Path | None:
     return Path(model).expanduser() if is_folder(model) else None
 
 
+def is_there(folder: Path) -> bool:
+    """Whether it is a folder of this machine; a name that no folder can have is none."""
+    try:
+        return folder.is_dir()
+    except OSError:
+        return False
+
+
 def read_checkpoint(folder: Path) -> Checkpoint:
     """FactsError names the file that is missing or is not what it should be."""
-    if not folder.is_dir():
+    if not is_there(folder):
         raise FactsError.of("facts.checkpoint", str(folder), "no such folder", remedy="Check the recipe's model.")
     path = folder / "config.json"
     config = read_object(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from spec_toolkit.errors import FactsError
-from spec_toolkit.facts.checkpoint import model_folder
+from spec_toolkit.facts.checkpoint import is_there, model_folder
 from spec_toolkit.facts.config_json import config_json, hf_quant_config, quantization_is_known
 from spec_toolkit.facts.from_config import model_from_config
 from spec_toolkit.facts.json_file import read_object
@@ -71,7 +71,7 @@ def model_of_folder(
     files: tuple[str, ...] | None = None,
 ) -> Model:
     """`files`: names of all files of the repository that the folder is a part of; None: the folder is whole."""
-    if not folder.is_dir():
+    if not is_there(folder):
         raise FactsError.of("facts.checkpoint", str(folder), "no such folder", remedy="Check the model's name.")
     config, index = read_object(folder / "config.json"), read_index(folder)
     headers = read_headers(folder)

@@ -1,5 +1,7 @@
 """A recipe to begin with, from a launch that somebody has. Reads models; writes one new file."""
 
+import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +44,16 @@ def begin(launch: CommandLaunch, pod: PodLaunch | None, given: Given, tables: Ta
 
 
 def write_new(path: Path, text: str) -> None:
-    """RecipeError where the file is there already."""
+    """The file is there whole or not at all; RecipeError where it is there already."""
+    beside = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with beside.open("x", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(beside, path)
     except FileExistsError:
         where, found = printable(str(path)), "is there already, and is kept"
         raise RecipeError.of("init.exists", where, found, remedy="Name another file, or remove it.") from None
+    finally:
+        beside.unlink(missing_ok=True)

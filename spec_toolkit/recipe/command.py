@@ -6,23 +6,18 @@ from dataclasses import dataclass, field, replace
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.engine.command_line.parse import Written
 from spec_toolkit.engine.command_line.read import read_flags
-from spec_toolkit.engine.command_line.say import refuse, shown, warn
-from spec_toolkit.engine.command_line.words import (
-    SECRET,
-    Word,
-    is_secret_destination,
-    is_secret_variable,
-    visible,
-    without_secrets,
-)
-from spec_toolkit.errors import Finding, RecipeError
+from spec_toolkit.engine.command_line.say import shown
+from spec_toolkit.engine.command_line.words import Word, visible
+from spec_toolkit.engine.flags import LAUNCH_MODULE, SERVED_KIND, Flag
+from spec_toolkit.engine.secrets import SECRET, is_secret_destination, is_secret_variable, without_secrets
+from spec_toolkit.errors import Finding, RecipeError, refuse, warn
 from spec_toolkit.recipe.config_file import merge_config
 from spec_toolkit.recipe.container import Container, read_container, sglang_of
 from spec_toolkit.recipe.quantity import visible_devices
 from spec_toolkit.recipe.shell import Command, read_script, split_assignment
 
 _DEEPEST = 4  # a bash -c in a bash -c ...
-_MODULES = ("sglang.launch_server", "-msglang.launch_server")
+_MODULES = (LAUNCH_MODULE, f"-m{LAUNCH_MODULE}")
 
 OpenFile = Callable[[str], bytes]  # raises RecipeError or OSError where there is none
 
@@ -87,7 +82,7 @@ def _of_command(
     # Docker hands on what it is told to, and nothing of the shell it is started from.
     environment = dict(command.environment) if container is None else dict(container.environment)
     container = container or around
-    place = next((n for n in range(len(words)) if _begins_at(words, n)), None)
+    place = _place_of_launch(words)
     if place is not None:
         return [_launch(words[place:], environment | _set_by(words[:place]), container, open_file)]
     if depth == _DEEPEST:
@@ -96,7 +91,7 @@ def _of_command(
     return [
         launch
         for number, word in enumerate(words)
-        if " " in word.text and "sglang" in word.text
+        if _holds_launch(word)
         for launch in _launches(word.text, environment | _set_by(words[:number]), container, open_file, depth=depth + 1)
     ]
 
@@ -105,6 +100,21 @@ def _set_by(words: Sequence[Word]) -> dict[str, str]:
     """Variables that the words in front of a launch set for it: A=1, env A=1."""
     pairs = ((word, split_assignment(word.text)) for word in words)
     return {pair[0]: "" if word.unknown else pair[1] for word, pair in pairs if pair}
+
+
+def words_before(words: Sequence[Word]) -> Sequence[Word]:
+    """Those in front of the launch, or of the text that holds one."""
+    place = _place_of_launch(words)
+    return words[: next((n for n, word in enumerate(words) if _holds_launch(word)), 0) if place is None else place]
+
+
+def _place_of_launch(words: Sequence[Word]) -> int | None:
+    return next((n for n in range(len(words)) if _begins_at(words, n)), None)
+
+
+def _holds_launch(word: Word) -> bool:
+    """As of bash -c '…'."""
+    return " " in word.text and "sglang" in word.text
 
 
 def _begins_at(words: Sequence[Word], place: int) -> bool:
@@ -142,7 +152,7 @@ def _open_secrets(words: Sequence[Word]) -> Iterator[Finding]:
         if flag.startswith("--") and is_secret_destination(flag[2:].replace("-", "_")):
             found, why = "stands in the command line", "whoever may list processes can read it"
             yield warn(
-                "command.secret", flag, found, why, "Put it into a file of mode 0600 and name that with --config."
+                "command.secret", flag, found, why, f"Put it into a file of mode 0600 and name that with {Flag.CONFIG}."
             )
 
 
@@ -153,15 +163,15 @@ def _serve_words(words: Sequence[Word]) -> tuple[list[Word], list[Finding]]:
     rest = iter(words)
     for word in rest:
         name, mark, value = word.text.partition("=")
-        if name != "--model-type":
+        if name != SERVED_KIND:
             kept.append(word)
             continue
         backend = value if mark else getattr(next(rest, None), "text", "")
         if backend not in {"auto", "llm"}:
             found = f"is '{shown(backend)}'; only language models are planned here"
-            findings.append(refuse("command.no-language-model", "--model-type", found))
+            findings.append(refuse("command.no-language-model", SERVED_KIND, found))
     if kept and not kept[0].text.startswith("-"):
-        kept.insert(0, Word("--model-path"))
+        kept.insert(0, Word(Flag.MODEL.value))
     return kept, findings
 
 
@@ -175,8 +185,6 @@ def without_secret_values(environment: Mapping[str, str]) -> dict[str, str]:
 def _no_launch(text: str) -> RecipeError:
     other = next((name for name in ("vllm", "trtllm-serve", "lmdeploy") if name in text), None)
     why = (
-        f"it is a command of {other}"
-        if other
-        else "neither 'python3 -m sglang.launch_server' nor 'sglang serve' is in it"
+        f"it is a command of {other}" if other else f"neither 'python3 -m {LAUNCH_MODULE}' nor 'sglang serve' is in it"
     )
     return RecipeError.of("command.no-launch", "command", "launches no engine", why=why)

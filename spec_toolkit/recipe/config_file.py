@@ -3,14 +3,15 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from spec_toolkit.engine.command_line.say import correct, refuse, shown, warn
+from spec_toolkit.engine.command_line.say import shown
 from spec_toolkit.engine.command_line.table import FlagRow, flag_table
 from spec_toolkit.engine.command_line.words import Word
-from spec_toolkit.errors import Finding, RecipeError
+from spec_toolkit.engine.flags import Flag
+from spec_toolkit.errors import Finding, RecipeError, correct, refuse, warn
 from spec_toolkit.recipe.documents import Plain, read_documents
 
-_FLAG = "--config"
-_SPELLINGS = {_FLAG, "--confi", "--conf"}  # abbreviations that the parser takes, and then nobody reads the file
+_FLAG = Flag.CONFIG.value
+_SPELLINGS = {_FLAG, _FLAG[:-1], _FLAG[:-2]}  # abbreviations that the parser takes, and then nobody reads the file
 _WOULD_NOT_START = "the engine would not start"
 
 

@@ -10,15 +10,16 @@ from spec_toolkit.recipe.shell import split_assignment
 
 _TOOLS = {"docker", "podman", "nerdctl"}
 _STARTS = {"run", "create", "exec"}
+_COMPOSE = "compose"  # its words name a service
 # Options that stand alone; any other takes the next word, or what is joined to it.
-_ALONE = {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--publish-all", "--no-healthcheck", "--oom-kill-disable", "--quiet", "--sig-proxy", "--replace"}  # fmt: skip
-_ALONE_SHORT = set("ditPq")
+_ALONE = {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--publish-all", "--no-healthcheck", "--oom-kill-disable", "--quiet", "--sig-proxy", "--replace", "--no-tty", "--no-TTY", "--no-deps", "--service-ports", "--build"}  # fmt: skip
+_ALONE_SHORT = set("ditPqT")
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:(?:\.post|rc|\.dev)\d+)?)(?![\d.])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    image: str | None
+    image: str | None  # None: not said, as of a container that is entered by its name
     environment: Mapping[str, str] = field(default_factory=dict)
     gpus: int | None = None  # None: all, or not said
     shared_memory_bytes: int | None = None
@@ -33,7 +34,8 @@ def read_container(words: Sequence[Word]) -> Container | None:
             behind = [behind.text for behind in words[number + 1 : number + 3]]
             start = next((n for n, text in enumerate(behind) if text in _STARTS), None)
             if start is not None:
-                return _read_options(words[number + start + 2 :])
+                has_image = behind[start] != "exec" and _COMPOSE not in behind[:start]
+                return _read_options(words[number + start + 2 :], has_image=has_image)
     return None
 
 
@@ -44,7 +46,8 @@ def sglang_of(image: str | None) -> str | None:
     return match[1] if match else None
 
 
-def _read_options(words: Sequence[Word]) -> Container:
+def _read_options(words: Sequence[Word], *, has_image: bool) -> Container:
+    """The first word behind the options is an image, or else the name of what runs already."""
     environment: dict[str, str] = {}
     said: dict[str, str] = {}
     at = 0
@@ -57,7 +60,7 @@ def _read_options(words: Sequence[Word]) -> Container:
             said[option] = value
     image = words[at] if at < len(words) else None
     return Container(
-        image=None if image is None or image.unknown else image.text,
+        image=None if image is None or image.unknown or not has_image else image.text,
         environment=environment,
         gpus=docker_gpus(said.get("--gpus", "")),
         shared_memory_bytes=docker_bytes(said.get("--shm-size", "")),

@@ -3,8 +3,8 @@
 import re
 
 from spec_toolkit.engine.arguments import Arguments
-from spec_toolkit.engine.command_line.say import note, shown, warn
-from spec_toolkit.errors import Finding
+from spec_toolkit.engine.command_line.say import shown
+from spec_toolkit.errors import Finding, note, warn
 from spec_toolkit.recipe.schema import Draft
 from spec_toolkit.terms import Acceptance, Method
 
@@ -26,7 +26,7 @@ _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 def draft_of(asked: Arguments, usual: tuple[int, int, int] | None, findings: list[Finding]) -> Draft:
     """`usual`: steps, topk and width that the engine takes for the model where the command names none."""
     algorithm = (asked.speculative_algorithm or "NONE").upper()
-    method = _METHODS.get(algorithm, Method.NONE)
+    method = method_of(algorithm)
     if method is Method.NONE:
         if algorithm != "NONE":
             found, why = f"is {shown(algorithm)}", "a recipe has no method for it"
@@ -48,9 +48,14 @@ def draft_of(asked: Arguments, usual: tuple[int, int, int] | None, findings: lis
         acceptance=_acceptance(asked),
         accept_threshold_single=below_one(asked.speculative_accept_threshold_single),
         accept_threshold_accumulated=below_one(asked.speculative_accept_threshold_acc),
-        moe_runner_backend=named(asked.speculative_moe_runner_backend),
-        moe_a2a_backend=named(asked.speculative_moe_a2a_backend),
+        moe_runner_backend=_of_the_draft(asked.speculative_moe_runner_backend),
+        moe_a2a_backend=_of_the_draft(asked.speculative_moe_a2a_backend),
     )
+
+
+def method_of(algorithm: str) -> Method:
+    """NONE where a recipe has no method for it."""
+    return _METHODS.get(algorithm.upper(), Method.NONE)
 
 
 def _shape(
@@ -90,6 +95,11 @@ def place_of(model: str) -> str:
 
 def below_one(number: float | None) -> float | None:
     return number if number is not None and 0 < number < 1 else None
+
+
+def _of_the_draft(word: str | None) -> str | None:
+    """Left open, the draft has what the target has: auto and none are choices."""
+    return word if word is not None and _WORD.fullmatch(word) else None
 
 
 def named(word: str | None) -> str | None:

@@ -5,31 +5,29 @@ becomes an `extra_args` entry, or is left out with a word where a recipe may not
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.engine.command_line.parse import Written
-from spec_toolkit.engine.command_line.say import note, shown, warn
-from spec_toolkit.errors import Finding, RecipeError
+from spec_toolkit.engine.command_line.say import shown
+from spec_toolkit.engine.flags import Flag
+from spec_toolkit.engine.secrets import SECRET
+from spec_toolkit.errors import Finding, RecipeError, note, warn
 from spec_toolkit.recipe.command import CommandLaunch
 from spec_toolkit.recipe.draft_of import below_one, commit_of, draft_of, named, place_of
-from spec_toolkit.recipe.schema import Engine, ExtraArg, Graphs, Hardware, Layout, Limits, Policy, Recipe, Target
+from spec_toolkit.recipe.keys_of_flags import KEYS, held, says
+from spec_toolkit.recipe.schema import Draft, Engine, ExtraArg, Graphs, Hardware, Layout, Limits, Policy, Recipe, Target
+from spec_toolkit.recipe.words import render
+from spec_toolkit.terms import Method, Mode
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _WHY = "it stands in the launch command that this recipe was written from"
+_SAYS_WHY = {"init.revision", "init.algorithm"}  # rules of findings that say why their key is not what was written
 _LONGEST_VALUE = 2000  # characters of one flag's
 
-# Destinations of flags that become keys below.
-_KEYED = frozenset({
-    "model_path", "revision", "quantization", "tp_size", "dp_size", "attn_dp_size", "ep_size", "enable_dp_attention", "enable_dp_lm_head",
-    "moe_a2a_backend", "nnodes", "dtype", "attention_backend", "moe_runner_backend", "flashinfer_mxfp4_moe_precision", "kv_cache_dtype",
-    "disable_overlap_schedule", "context_length", "max_running_requests", "max_total_tokens", "mem_fraction_static", "watchdog_timeout",
-    "cuda_graph_bs_decode", "cuda_graph_max_bs_decode", "speculative_algorithm", "speculative_draft_model_path",
-    "speculative_draft_model_revision", "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens",
-    "speculative_dspark_block_size", "speculative_use_rejection_sampling", "speculative_accept_threshold_single",
-    "speculative_accept_threshold_acc", "speculative_moe_runner_backend", "speculative_moe_a2a_backend",
-})  # fmt: skip
 # What a deployment decides for itself.
 _SEEN_TO = frozenset({
     "host", "port", "nccl_port", "node_rank", "dist_init_addr", "enable_metrics", "served_model_name", "api_key", "admin_api_key",
@@ -77,10 +75,12 @@ def to_recipe(launch: CommandLaunch, machines: Machines, defaults: Defaults) -> 
     gpus = f"{machines.count} {machines.gpu.upper()}" + (
         f" on each of {machines.nodes} nodes" if machines.nodes > 1 else ""
     )
+    target = _target(asked, findings)
+    draft = draft_of(asked, defaults.steps_topk_width, findings)
     recipe = Recipe(
         summary=f"{shown(asked.model_path.rpartition('/')[2])} on {gpus}, from a launch command; nothing was measured.",
-        target=_target(asked, findings),
-        draft=draft_of(asked, defaults.steps_topk_width, findings),
+        target=target,
+        draft=draft,
         hardware=Hardware(gpu=machines.gpu, count=machines.count, nodes=machines.nodes, layout=_layout(asked)),
         engine=_engine(launch, defaults, findings),
         limits=Limits(
@@ -91,10 +91,11 @@ def to_recipe(launch: CommandLaunch, machines: Machines, defaults: Defaults) -> 
             window_pool_ratio=below_one(asked.swa_full_tokens_ratio),
         ),
         graphs=Graphs(decode_batch_sizes=tuple(sorted(set(asked.cuda_graph_bs_decode or ()))) or None),
-        policy=Policy() if asked.watchdog_timeout is None else Policy(watchdog_seconds=asked.watchdog_timeout),
+        policy=_policy(asked, draft),
     )
+    extra = tuple(_extra_args(launch, recipe, defaults, findings))
     findings += _unsaid(launch)
-    return Drawn(recipe, tuple(findings))
+    return Drawn(replace(recipe, engine=replace(recipe.engine, extra_args=extra)), tuple(findings))
 
 
 def _target(asked: Arguments, findings: list[Finding]) -> Target:
@@ -119,8 +120,9 @@ def _layout(asked: Arguments) -> Layout:
 
 def _engine(launch: CommandLaunch, defaults: Defaults, findings: list[Finding]) -> Engine:
     asked, chunk = launch.arguments, launch.arguments.chunked_prefill_size
-    is_pinned = launch.sglang == defaults.sglang or "@sha256:" in (launch.image or "")
-    if launch.image and not is_pinned:
+    # A digest alone may be of any version; a tag beside it says which.
+    is_fit = launch.sglang == defaults.sglang or (launch.sglang is None and "@sha256:" in (launch.image or ""))
+    if launch.image and not is_fit:
         found, why = f"is {shown(launch.image)}", f"this version plans for sglang {defaults.sglang}"
         findings.append(
             warn(
@@ -129,7 +131,7 @@ def _engine(launch: CommandLaunch, defaults: Defaults, findings: list[Finding]) 
         )
     return Engine(
         sglang=defaults.sglang,
-        image=launch.image if is_pinned else None,
+        image=launch.image if is_fit else None,
         overlap=not asked.disable_overlap_schedule,
         dtype=named(asked.dtype),
         attention_backend=named(asked.attention_backend),
@@ -137,8 +139,12 @@ def _engine(launch: CommandLaunch, defaults: Defaults, findings: list[Finding]) 
         moe_precision=named(asked.flashinfer_mxfp4_moe_precision),
         kv_cache_dtype=named(asked.kv_cache_dtype),
         chunked_prefill_tokens=chunk if chunk is not None and chunk > 0 else None,
-        extra_args=tuple(_extra_args(launch.written, asked, defaults, findings)),
     )
+
+
+def _policy(asked: Arguments, draft: Draft) -> Policy:
+    policy = Policy() if draft.method is not Method.NONE else Policy(allow=(Mode.AUTOREGRESSIVE,))
+    return policy if asked.watchdog_timeout is None else replace(policy, watchdog_seconds=asked.watchdog_timeout)
 
 
 def _cap(asked: Arguments, defaults: Defaults, findings: list[Finding]) -> int:
@@ -146,7 +152,8 @@ def _cap(asked: Arguments, defaults: Defaults, findings: list[Finding]) -> int:
         return asked.max_running_requests
     graphs_end = max(asked.cuda_graph_bs_decode or (), default=0) or asked.cuda_graph_max_bs_decode
     if not asked.speculates and graphs_end:
-        cap, why = graphs_end, "the decode graphs end there"
+        ranks = asked.attention_dp
+        cap, why = graphs_end * ranks, "the decode graphs end there" + (f", on each of {ranks} ranks" * (ranks > 1))
     elif asked.speculates:
         cap, why = defaults.max_running_requests, "the engine takes it where it speculates and nothing is said"
     else:
@@ -158,16 +165,23 @@ def _cap(asked: Arguments, defaults: Defaults, findings: list[Finding]) -> int:
 
 
 def _extra_args(
-    written: Sequence[Written], asked: Arguments, defaults: Defaults, findings: list[Finding]
+    launch: CommandLaunch, recipe: Recipe, defaults: Defaults, findings: list[Finding]
 ) -> Iterator[ExtraArg]:
-    keyed = _KEYED | {"chunked_prefill_size"} if (asked.chunked_prefill_size or 0) > 0 else _KEYED
-    keyed = keyed if below_one(asked.swa_full_tokens_ratio) is None else keyed | {"swa_full_tokens_ratio"}
-    for flag in written:
-        if flag.destination in keyed or flag.destination in _SEEN_TO or flag.unknown:
+    """What the recipe does not say yet, as far as it may; `recipe`: all else of it."""
+    said = {finding.where for finding in findings if finding.rule in _SAYS_WHY}
+    for flag in launch.written:
+        key = KEYS.get(flag.destination)
+        if flag.destination in _SEEN_TO or flag.unknown or (key is not None and key.path in said):
+            continue
+        if key is not None and says(recipe, flag.destination, launch.arguments):
             continue
         why = _why_not(flag, defaults)
+        if why and key is not None:
+            value = held(recipe, key.path)
+            why = f"its key {key.path} is {'left open' if value is None else render(value)}"
         if why:
-            findings.append(warn("init.left-out", flag.flag, "is left out of the recipe", why))
+            values = f" with its {shown(' '.join(flag.values))}" if flag.values and SECRET not in flag.values else ""
+            findings.append(warn("init.left-out", flag.flag, f"is left out of the recipe{values}", why))
             continue
         text = flag.values[0] if flag.values else None
         yield ExtraArg(flag=flag.flag, why=_WHY, value=int(text) if text and _INTEGER.fullmatch(text) else text)
@@ -178,7 +192,9 @@ def _why_not(flag: Written, defaults: Defaults) -> str:
     for refused, why in defaults.refused_flags.items():
         if flag.flag == refused or (refused.endswith("*") and flag.flag.startswith(refused[:-1])):
             return why
-    if flag.flag == "--device" and flag.values == ("cuda",):
+    if any(SECRET in value for value in flag.values):
+        return "a secret stands in it, and recipes are read by many"
+    if flag.flag == Flag.DEVICE and flag.values == ("cuda",):
         return "it is so anyway"
     if len(flag.values) > 1:
         return "an entry of engine.extra_args holds one value, and it has several"

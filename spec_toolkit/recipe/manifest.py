@@ -42,12 +42,9 @@ class Mount:
 
     where: str
     path: str  # in the container: /dev/shm
-    volume: str  # its name
     kind: str  # emptyDir, persistentVolumeClaim, hostPath, claimTemplate, missing, ...
     medium: str | None = None  # emptyDir only: Memory
     size_limit_bytes: int | None = None  # emptyDir only
-    host_path: str | None = None  # hostPath only
-    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +74,6 @@ class Rollout:
     where: str
     kind: str | None = None  # RollingUpdate, Recreate, OnDelete
     max_unavailable: int | str | None = None
-    max_surge: int | str | None = None
     max_skew: int | str | None = None  # of coordinated roles
     partition: int | None = None
 
@@ -89,7 +85,6 @@ class PodLaunch:
     where: str  # of the container: "deployment.yaml:18"
     object_kind: str  # Deployment, LeaderWorkerSet, RoleBasedGroup, ...
     object_name: str
-    namespace: str | None = None
     template: str  # the path of the pod template in its object: "spec.template", "spec.roles[0].template"
     role: str | None = None  # a role's name, or leader and worker; None: the object has one template
     container: str  # its name
@@ -98,8 +93,9 @@ class PodLaunch:
     replicas: int | None = None  # of the object or role: pods, or groups of pods; None: not said, or not a number
     group_size: int = 1  # pods that make up one replica
     labels: Mapping[str, str] = field(default_factory=dict)  # of the pod
-    environment: Mapping[str, str] = field(default_factory=dict)  # literal values; secrets are "***"
-    environment_elsewhere: tuple[str, ...] = ()  # variables whose value a secret, a config map or a field holds
+    environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # literal values, not those that a secret, a config map or a field holds; secrets are "***"
     startup: Probe | None = None
     liveness: Probe | None = None
     readiness: Probe | None = None
@@ -107,11 +103,8 @@ class PodLaunch:
     grace_seconds: int = 30  # terminationGracePeriodSeconds; Kubernetes' default
     pre_stop: PreStop | None = None
     gpus: int | None = None  # limit of nvidia.com/gpu; None: none is asked for
-    memory_request_bytes: int | None = None
     memory_limit_bytes: int | None = None
     host_ipc: bool = False  # /dev/shm is then the node's
-    host_network: bool = False
-    restart_policy: str | None = None
     node_labels: Mapping[str, str] = field(default_factory=dict)  # nodeSelector
     rollout: Rollout | None = None
     budgets: tuple[Budget, ...] = ()

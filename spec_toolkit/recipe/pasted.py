@@ -2,8 +2,7 @@
 
 import re
 
-from spec_toolkit.engine.command_line.say import correct
-from spec_toolkit.errors import Finding, RecipeError
+from spec_toolkit.errors import Finding, RecipeError, correct
 
 _NO_BLANKS = re.compile("[\xa0\u2000-\u200a\u202f\u205f\u3000]")
 

@@ -62,7 +62,6 @@ def mounts(container: Node, pod: Node, above: Sequence[Node], where: str) -> Ite
         yield Mount(
             where=f"{where}:{mounted.line}",
             path=mounted.text("mountPath") or "",
-            volume=name or "",
             kind=kinds[0]
             if kinds
             else "claimTemplate"
@@ -72,8 +71,6 @@ def mounts(container: Node, pod: Node, above: Sequence[Node], where: str) -> Ite
             else "emptyDir",
             medium=volume.text("emptyDir", "medium") if volume is not None else None,
             size_limit_bytes=kubernetes_bytes(limit) if limit else None,
-            host_path=volume.text("hostPath", "path") if volume is not None else None,
-            read_only=mounted.truth("readOnly"),
         )
 
 
@@ -89,7 +86,6 @@ def rollout(above: Sequence[Node], max_skew: int | str | None, where: str) -> Ro
             where=f"{where}:{group.line_of(key)}",
             kind=strategy.text("type"),
             max_unavailable=_amount(rolling, "maxUnavailable"),
-            max_surge=_amount(rolling, "maxSurge"),
             max_skew=max_skew,
             partition=rolling.number("partition"),
         )

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from spec_toolkit.engine.command_line.say import refuse, shown
-from spec_toolkit.engine.command_line.words import Word, without_secrets
-from spec_toolkit.errors import Finding, RecipeError
-from spec_toolkit.recipe.command import CommandLaunch, read_words
+from spec_toolkit.engine.command_line.say import shown
+from spec_toolkit.engine.command_line.words import Word
+from spec_toolkit.engine.secrets import without_secrets
+from spec_toolkit.errors import Finding, RecipeError, refuse
+from spec_toolkit.recipe.command import CommandLaunch, read_words, words_before
 from spec_toolkit.recipe.container import sglang_of
 from spec_toolkit.recipe.documents import Node
 
@@ -42,17 +43,13 @@ class Variables:
         return Word(_REFERENCE.sub(put_in, text), unknown)
 
 
-def environment_of(container: Node, where: str) -> tuple[Variables, tuple[str, ...]]:
-    """Literal values, and the names of those that something else holds."""
+def environment_of(container: Node, where: str) -> Variables:
+    """Those that nothing else holds the value of."""
     variables = Variables(where)
-    elsewhere: list[str] = []
     for node in container.each("env"):
-        name = node.text("name") or ""
-        if node.get("valueFrom") is not None:
-            elsewhere.append(name)
-        else:
-            variables.values[name] = variables.word(node.text("value") or "").text
-    return variables, tuple(elsewhere)
+        if node.get("valueFrom") is None:
+            variables.values[node.text("name") or ""] = variables.word(node.text("value") or "").text
+    return variables
 
 
 def launches_of(container: Node, variables: Variables, where: str) -> Iterator[CommandLaunch]:
@@ -60,7 +57,7 @@ def launches_of(container: Node, variables: Variables, where: str) -> Iterator[C
     nodes = [*container.each("command"), *container.each("args")]
     words = [variables.word(node.raw) for node in nodes]
     image = without_secrets(container.text("image") or "") or None
-    has_shell = any(word.text.rpartition("/")[2] in _SHELLS for word in words[:3])
+    has_shell = any(word.text.rpartition("/")[2] in _SHELLS for word in words_before(words))
     for launch in read_words(words, variables.values):
         literal = [] if has_shell else list(_literal_variables(nodes, where))
         yield CommandLaunch(

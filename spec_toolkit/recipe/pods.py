@@ -91,13 +91,12 @@ def _launches(
     replicas = _nearest_number(above, ("replicas",), ("parallelism",))
     group_size = _nearest_number(above, *_SIZES)
     for container in _containers(pod):
-        variables, elsewhere = environment_of(container, f"{where}:{container.line}")
+        variables = environment_of(container, f"{where}:{container.line}")
         for launch in launches_of(container, variables, where):
             yield PodLaunch(
                 where=f"{where}:{container.line}",
                 object_kind=kind,
                 object_name=name,
-                namespace=namespace,
                 template=_path(template.path),
                 role=_role(template),
                 container=container.text("name") or "",
@@ -107,7 +106,6 @@ def _launches(
                 group_size=group_size if group_size and group_size > 0 else 1,
                 labels=labels,
                 environment=without_secret_values(variables.values),
-                environment_elsewhere=elsewhere,
                 startup=pod_parts.probe(container, "startupProbe", where),
                 liveness=pod_parts.probe(container, "livenessProbe", where),
                 readiness=pod_parts.probe(container, "readinessProbe", where),
@@ -115,11 +113,8 @@ def _launches(
                 grace_seconds=_or(pod.number("terminationGracePeriodSeconds"), 30),
                 pre_stop=pod_parts.pre_stop(container, where),
                 gpus=_gpus(container),
-                memory_request_bytes=_memory(container, "requests"),
-                memory_limit_bytes=_memory(container, "limits"),
+                memory_limit_bytes=_memory_limit(container),
                 host_ipc=pod.truth("hostIPC"),
-                host_network=pod.truth("hostNetwork"),
-                restart_policy=pod.text("restartPolicy"),
                 node_labels=pod.pairs("nodeSelector"),
                 rollout=pod_parts.rollout(above, skew, where),
                 budgets=tuple(
@@ -165,8 +160,8 @@ def _gpus(container: Node) -> int | None:
     return None
 
 
-def _memory(container: Node, kind: str) -> int | None:
-    text = container.text("resources", kind, "memory")
+def _memory_limit(container: Node) -> int | None:
+    text = container.text("resources", "limits", "memory")
     return kubernetes_bytes(text) if text is not None else None
 
 

@@ -6,12 +6,12 @@ a command in two are mended, with a finding: a blank behind the backslash at the
 """
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spec_toolkit.engine.command_line.say import correct
 from spec_toolkit.engine.command_line.words import Word
-from spec_toolkit.errors import Finding, RecipeError
+from spec_toolkit.errors import Finding, RecipeError, correct
 from spec_toolkit.recipe.pasted import plain_text
 
 LARGEST_CHARACTERS = 64 * 1024
@@ -20,6 +20,7 @@ _BLANK_AFTER_BACKSLASH = re.compile(r"\\[ \t]+(?=\n)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _PARAMETER = re.compile(r"([A-Za-z_]\w*)(?:\[[@*]\])?(?::?([-=+?])(.*))?", re.DOTALL)
+_ESCAPED = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)  # behind a $
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./-]{0,60}>")
 _DECLARES = {"export", "declare", "typeset", "local", "readonly"}
 
@@ -151,8 +152,11 @@ class _Reader:
         text, start = self._text, self._at
         after = text[start + 1 : start + 2]
         if after == "'" and not quoted:
-            self._at += 1
-            self._add(self._until("'").encode("latin-1", "backslashreplace").decode("unicode_escape", "replace"))
+            escaped = _ESCAPED.match(text, start + 1)
+            if escaped is None:
+                raise _unclosed("a '")
+            self._at = escaped.end()
+            self._add(escaped[1].encode("latin-1", "backslashreplace").decode("unicode_escape", "replace"))
         elif after == "(":
             self._at = self._closing(start + 1, "(", ")")
             self._unknown_part(text[start : self._at], quoted=quoted)
@@ -182,7 +186,7 @@ class _Reader:
         name, kind, default = (match[1], match[2], match[3] or "") if match else ("", None, "")
         value = self._variables.get(name)
         if name not in self._variables and kind in {"-", "="} and "$" not in default and "`" not in default:
-            value = default
+            value = _default(default, quoted=quoted, whole=quoted or self._assigns())
         if isinstance(value, tuple):
             for number, word in enumerate(value):
                 if number:
@@ -283,6 +287,21 @@ class _Reader:
     def _say(self, finding: Finding) -> None:
         if len(self._script.findings) < 10:
             self._script.findings.append(finding)
+
+
+def _default(text: str, *, quoted: bool, whole: bool) -> str | tuple[Word, ...]:
+    """What stands behind `:-`, without its quotes; `quoted`: a ' in it is a letter; `whole`: it is one word whatever blanks it has."""
+    if not set(text) & set("'\"\\"):
+        return text
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    lexer.whitespace = "" if whole else lexer.whitespace
+    lexer.quotes = '"' if quoted else lexer.quotes
+    try:
+        words = tuple(Word(word) for word in lexer)
+    except ValueError:
+        raise _unclosed("a quote") from None
+    return "".join(word.text for word in words) if whole else words
 
 
 def _written(values: Mapping[str, str | None]) -> dict[str, str]:

@@ -63,9 +63,13 @@ def _stays_plain(text: str, *, alone: bool) -> bool:
     """Whether the text without quotes is this text again."""
     if not text or not text.isprintable() or tag_of(text) != "str":
         return False
+    return all(_is_one_scalar(line, text) for line in (f"- {text}", *(() if alone else (f"[{text}]",))))
+
+
+def _is_one_scalar(line: str, text: str) -> bool:
+    """Whether a list's one item is the text."""
     try:
-        line = f"- {text}" if alone else f"[{text}]"
-        scalars = [event for event in yaml.parse(line, Loader=CSafeLoader) if isinstance(event, yaml.NodeEvent)]
+        nodes = [event for event in yaml.parse(line, Loader=CSafeLoader) if isinstance(event, yaml.NodeEvent)]
     except yaml.YAMLError:
         return False
-    return [(type(event), getattr(event, "value", None)) for event in scalars[1:]] == [(yaml.ScalarEvent, text)]
+    return [(type(event), getattr(event, "value", None)) for event in nodes[1:]] == [(yaml.ScalarEvent, text)]

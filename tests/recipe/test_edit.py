@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_toolkit.errors import RecipeError
+from spec_toolkit.recipe import edit
 from spec_toolkit.recipe.catalogue import catalogue
 from spec_toolkit.recipe.edit import set_values
 from spec_toolkit.recipe.load import parse_recipe
@@ -27,6 +28,21 @@ draft:
 
 engine: {sglang: 0.5.23}
 """
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(lambda edit: edit.text, id="nothing-was-set"),
+        pytest.param(lambda edit: edit.text.replace("a/b", "c/d").replace("fp8", "fp4"), id="something-else-too"),
+        pytest.param(lambda edit: edit.text.replace("a/b", "c/D"), id="another-value"),
+        pytest.param(lambda edit: "target: {model: c/d}", id="the-rest-went"),
+    ],
+)
+def test_an_edit_that_would_say_anything_but_what_was_asked_is_no_text(wrong, monkeypatch):
+    monkeypatch.setattr(edit, "_set", wrong)
+    with pytest.raises(RecipeError, match=r"target\.model cannot be written .* \[recipe\.edit\]"):
+        set_values(BLOCK, {"target.model": "c/d"})
 
 
 def changed(before: str, after: str) -> tuple[list[str], list[str]]:
@@ -80,6 +96,7 @@ def test_a_new_group_stands_apart_as_the_others_do():
         pytest.param("l:\n  - a: 1\n    b: 2\n  - a: 3\n", "l[1].b", 4, "l:\n  - a: 1\n    b: 2\n  - a: 3\n    b: 4\n", id="in-a-list"),
         pytest.param("a:\n  b: 1\n  # last\n\nc: 2\n", "a.d", 3, "a:\n  b: 1\n  d: 3\n  # last\n\nc: 2\n", id="comment-behind-the-group"),
         pytest.param("a: 1\n...\n", "b", 2, "a: 1\nb: 2\n...\n", id="document-end"),
+        pytest.param("a: null\n", "a", "-", 'a: "-"\n', id="a-dash"),
         pytest.param("a: [1, 2]  # x\n", "a", [3], "a: [3]  # x\n", id="list-in-brackets"),
     ],
 )  # fmt: skip

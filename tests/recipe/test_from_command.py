@@ -9,9 +9,11 @@ from spec_toolkit.errors import RecipeError, Verdict
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.recipe.command import read_command
 from spec_toolkit.recipe.from_command import Defaults, Drawn, Machines, to_recipe
+from spec_toolkit.recipe.keys_of_flags import KEYS
 from spec_toolkit.recipe.load import parse_recipe
 from spec_toolkit.recipe.render import recipe_text
-from spec_toolkit.terms import Acceptance, Method
+from spec_toolkit.recipe.schema import Policy
+from spec_toolkit.terms import Acceptance, Method, Mode
 
 EIGHT = Machines(gpu="h200", count=8)
 KNOWN = Defaults(
@@ -108,6 +110,138 @@ def test_any_other_flag_becomes_an_extra_argument_with_a_reason(flags, extra):
 )
 def test_what_is_lost_or_added_is_said(flags, rules):
     assert [finding.rule for finding in drawn(flags).findings] == rules
+
+
+# Of each flag that a key says: a value that is not the engine's own, and what the key then holds.
+EAGLE = "--speculative-algorithm EAGLE --speculative-num-steps 3 --speculative-eagle-topk 1"
+KEYED = {
+    "model_path": ("--model-path c/d", "c/d"),
+    "revision": (f"--revision {'1' * 40}", "1" * 40),
+    "quantization": ("--quantization modelopt_fp4", "nvfp4"),
+    "tp_size": ("--tp-size 4", 4),
+    "dp_size": ("--dp-size 2", 2),
+    "attn_dp_size": ("--attn-dp-size 2", 2),
+    "ep_size": ("--ep-size 4", 4),
+    "enable_dp_attention": ("--dp-size 2 --enable-dp-attention", True),
+    "enable_dp_lm_head": ("--enable-dp-lm-head", True),
+    "moe_a2a_backend": ("--moe-a2a-backend deepep", "deepep"),
+    "nnodes": ("--nnodes 1", 1),
+    "dtype": ("--dtype bfloat16", "bfloat16"),
+    "attention_backend": ("--attention-backend fa3", "fa3"),
+    "moe_runner_backend": ("--moe-runner-backend triton", "triton"),
+    "flashinfer_mxfp4_moe_precision": ("--flashinfer-mxfp4-moe-precision bf16", "bf16"),
+    "kv_cache_dtype": ("--kv-cache-dtype fp8_e4m3", "fp8_e4m3"),
+    "chunked_prefill_size": ("--chunked-prefill-size 4096", 4096),
+    "disable_overlap_schedule": ("--disable-overlap-schedule", False),
+    "context_length": ("--context-length 2048", 2048),
+    "max_running_requests": ("--max-running-requests 7", 7),
+    "max_total_tokens": ("--max-total-tokens 9999", 9999),
+    "mem_fraction_static": ("--mem-fraction-static 0.77", 0.77),
+    "swa_full_tokens_ratio": ("--swa-full-tokens-ratio 0.3", 0.3),
+    "watchdog_timeout": ("--watchdog-timeout 77", 77),
+    "cuda_graph_bs_decode": ("--cuda-graph-bs-decode 2 1", (1, 2)),
+    "cuda_graph_max_bs_decode": ("--cuda-graph-max-bs-decode 24", None),  # the cap says where the graphs end
+    "speculative_algorithm": ("--speculative-algorithm NGRAM", Method.NGRAM),
+    "speculative_draft_model_path": (f"{EAGLE} --speculative-draft-model-path c/d", "c/d"),
+    "speculative_draft_model_revision": (f"{EAGLE} --speculative-draft-model-path c/d --speculative-draft-model-revision {'1' * 40}", "1" * 40),
+    "speculative_num_steps": ("--speculative-algorithm EAGLE --speculative-num-steps 2", 2),
+    "speculative_eagle_topk": ("--speculative-algorithm EAGLE --speculative-num-steps 2 --speculative-eagle-topk 4 --speculative-num-draft-tokens 8", 4),
+    "speculative_num_draft_tokens": ("--speculative-algorithm EAGLE --speculative-num-steps 2 --speculative-eagle-topk 4 --speculative-num-draft-tokens 8", 8),
+    "speculative_dspark_block_size": ("--speculative-algorithm DSPARK --speculative-dspark-block-size 8", 8),
+    "speculative_use_rejection_sampling": (f"{EAGLE} --speculative-use-rejection-sampling", Acceptance.REJECTION),
+    "speculative_accept_threshold_single": (f"{EAGLE} --speculative-accept-threshold-single 0.9", 0.9),
+    "speculative_accept_threshold_acc": (f"{EAGLE} --speculative-accept-threshold-acc 0.9", 0.9),
+    "speculative_moe_runner_backend": (f"{EAGLE} --speculative-moe-runner-backend auto", "auto"),
+    "speculative_moe_a2a_backend": (f"{EAGLE} --speculative-moe-a2a-backend none", "none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("destination", KEYS)
+def test_each_flag_with_a_key_reaches_it(destination):
+    flags, value = KEYED[destination]
+    recipe, plain = drawn(flags).recipe, drawn("").recipe
+    assert at(recipe, KEYS[destination].path) == value
+    assert recipe != plain or destination == "nnodes"  # of which the machines say as much
+    assert recipe.engine.extra_args == ()
+    assert "init.left-out" not in [finding.rule for finding in drawn(flags).findings]
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag"),
+    [
+        pytest.param("--cuda-graph-max-bs-decode 64 --max-running-requests 256", "--cuda-graph-max-bs-decode", id="graphs-end-below-the-cap"),
+        pytest.param(f"{EAGLE} --speculative-accept-threshold-single 1.5", "--speculative-accept-threshold-single", id="no-threshold"),
+        pytest.param(f"{EAGLE} --speculative-num-draft-tokens 16", "--speculative-num-draft-tokens", id="not-the-chains-width"),
+        pytest.param("--speculative-num-steps 3", "--speculative-num-steps", id="steps-of-nothing"),
+        pytest.param(f"{EAGLE} --speculative-draft-model-revision {'1' * 40}", "--speculative-draft-model-revision", id="a-commit-of-nothing"),
+        pytest.param("--tp 4 --dp 4 --attn-dp-size 2", "--dp-size", id="two-words-for-one-key"),
+        pytest.param("--nnodes 2", "--nnodes", id="other-machines-were-named"),
+        pytest.param("--speculative-algorithm DSPARK --speculative-dspark-block-size 8 --speculative-num-steps 1", "--speculative-num-steps", id="a-block-has-none"),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_key_took_is_said(flags, flag):
+    assert [finding.where for finding in drawn(flags).findings if finding.rule == "init.left-out"] == [flag]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param("--cuda-graph-max-bs-decode 64 --max-running-requests 64", id="the-cap"),
+        pytest.param("--cuda-graph-max-bs-decode 8 --max-running-requests 64 --dp 8 --enable-dp-attention", id="each-ranks-share"),
+        pytest.param("--cuda-graph-bs-decode 1 2 4 --cuda-graph-max-bs-decode 4 --max-running-requests 64", id="the-written-end"),
+        pytest.param(f"{EAGLE} --speculative-num-draft-tokens 4 --max-running-requests 64", id="the-chains-width"),
+        pytest.param(f"{EAGLE} --speculative-accept-threshold-single 1 --max-running-requests 64", id="the-engines-own"),
+        pytest.param("--kv-cache-dtype auto --moe-a2a-backend none --max-running-requests 64", id="the-engine-chooses"),
+        pytest.param(f"{EAGLE} --speculative-draft-model-path a/b --max-running-requests 64", id="the-draft-inside"),
+    ],
+)  # fmt: skip
+def test_what_follows_from_the_keys_is_not_said_to_be_lost(flags):
+    assert drawn(flags).findings == ()
+
+
+def test_without_speculation_only_that_mode_is_allowed():
+    assert drawn("--tp 8").recipe.policy.allow == (Mode.AUTOREGRESSIVE,)
+    assert drawn("--speculative-algorithm UNO").recipe.policy.allow == (Mode.AUTOREGRESSIVE,)
+    assert drawn(EAGLE).recipe.policy.allow == Policy().allow
+
+
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        pytest.param("--watermark-config", "hunter2hunter2", id="the-engine-hides-it"),
+        pytest.param("--model-loader-extra-config", '{"a": {"db_password": "hunter2hunter2"}}', id="a-member"),
+        pytest.param("--hicache-storage-backend-extra-config", '{"accessKey": "hunter2hunter2", "n": 1}', id="in-camels-case"),
+        pytest.param("--model-loader-extra-config", '{"password": "hunter2hunter2', id="cut-off"),
+        pytest.param("--kv-events-config", '{"endpoint": "tcp://me:hunter2hunter2@h:1"}', id="a-login"),
+    ],
+)  # fmt: skip
+def test_a_secret_stays_out_of_the_recipe_and_is_not_said(flag, text):
+    launch = read_command(f"sglang serve a/b --max-running-requests 8 {flag} '{text}'")
+    found = to_recipe(launch, EIGHT, KNOWN)
+    assert [(finding.rule, finding.where) for finding in found.findings] == [("init.left-out", flag)]
+    assert "hunter2" not in repr((launch, found)) + recipe_text(found.recipe)
+
+
+def test_an_object_without_secrets_is_carried_as_it_was():
+    text = '{"max_tokens": 5000, "eos_token": "<end>", "num_key_value_heads": 8}'
+    (extra,) = drawn(f"--json-model-override-args '{text}'").recipe.engine.extra_args
+    assert extra.value == text
+
+
+@pytest.mark.parametrize(
+    ("tag", "kept"),
+    [
+        (":v0.5.18@sha256:" + "0" * 64, False),
+        (":v0.5.23@sha256:" + "0" * 64, True),
+        ("@sha256:" + "0" * 64, True),
+        (":v0.5.18", False),
+        (":nightly", False),
+    ],
+)
+def test_an_image_of_another_version_is_left_out_digest_or_not(tag, kept):
+    found = to_recipe(read_command(f"docker run lmsysorg/sglang{tag} sglang serve a/b"), EIGHT, KNOWN)
+    assert (found.recipe.engine.image is not None) is kept
+    assert ("init.image" in [finding.rule for finding in found.findings]) is not kept
 
 
 def test_variables_and_another_engines_image_are_said():

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from spec_toolkit.engine.command_line.retired import FOREIGN, RETIRED, Retired
-from spec_toolkit.engine.command_line.say import correct, note, refuse, shown, warn
+from spec_toolkit.engine.command_line.say import shown
 from spec_toolkit.engine.command_line.table import FlagRow, FlagTable, flag_table
 from spec_toolkit.engine.command_line.values import UnfitError, Value, read_value
-from spec_toolkit.engine.command_line.words import SECRET, Word, is_secret_destination, visible, without_secrets
-from spec_toolkit.errors import Finding
+from spec_toolkit.engine.command_line.words import Word, visible
+from spec_toolkit.engine.secrets import SECRET, is_secret_destination, without_secrets
+from spec_toolkit.errors import Finding, correct, note, refuse, warn
 
 MOST_FINDINGS = 50  # of a line that is no launch at all
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.engine.command_line.parse import Parsed, Written, parse_words
-from spec_toolkit.engine.command_line.say import refuse
 from spec_toolkit.engine.command_line.values import Value
 from spec_toolkit.engine.command_line.words import Word
-from spec_toolkit.errors import Finding
+from spec_toolkit.engine.flags import Flag
+from spec_toolkit.errors import Finding, refuse
 
 _FIELDS = frozenset(Arguments.__struct_fields__) - {"others"}
 
@@ -42,4 +42,4 @@ def _complete(parsed: Parsed) -> None:
     """What only the whole line shows."""
     if "model_path" not in parsed.written:
         found = "no model is named"
-        parsed.say(refuse("command.no-model", "--model-path", found, "the engine would not start", "Add --model-path."))
+        parsed.say(refuse("command.no-model", Flag.MODEL, found, "the engine would not start", f"Add {Flag.MODEL}."))

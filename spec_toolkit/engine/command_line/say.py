@@ -1,25 +1,8 @@
-"""Findings about a command line, one function a verdict. Pure."""
+"""Words of a command as messages show them. Pure."""
 
-from spec_toolkit.engine.command_line.words import without_secrets
-from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.engine.secrets import without_secrets
 
 _LONGEST = 80  # characters of a word that a message shows
-
-
-def refuse(rule: str, where: str, found: str, why: str = "", remedy: str = "") -> Finding:
-    return Finding(rule=rule, verdict=Verdict.REFUSE, where=where, found=found, why=why, remedy=remedy)
-
-
-def correct(rule: str, where: str, found: str, why: str = "", remedy: str = "") -> Finding:
-    return Finding(rule=rule, verdict=Verdict.CORRECT, where=where, found=found, why=why, remedy=remedy)
-
-
-def warn(rule: str, where: str, found: str, why: str = "", remedy: str = "") -> Finding:
-    return Finding(rule=rule, verdict=Verdict.WARN, where=where, found=found, why=why, remedy=remedy)
-
-
-def note(rule: str, where: str, found: str, why: str = "", remedy: str = "") -> Finding:
-    return Finding(rule=rule, verdict=Verdict.NOTE, where=where, found=found, why=why, remedy=remedy)
 
 
 def shown(text: str) -> str:

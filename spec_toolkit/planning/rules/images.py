@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import note, refuse
+from spec_toolkit.errors import Finding, note, refuse
 from spec_toolkit.planning.situation import Situation
+from spec_toolkit.recipe.container import sglang_of
 
 _MOVING = frozenset({"latest", "dev", "nightly", "main", "master", "edge", "stable"})
 
@@ -21,6 +21,13 @@ def floating_tag(situation: Situation) -> Iterator[Finding]:
     else:
         why = "a tag can be moved, a digest cannot"
         yield note("pins.image-digest", "pins.image", f"is {image}", why)
+
+
+def versions(situation: Situation) -> Iterator[Finding]:
+    named, pinned = sglang_of(situation.pins.image), situation.pins.sglang
+    if named is not None and pinned is not None and named != pinned:
+        found, why = f"is {situation.pins.image}", f"its tag names sglang {named}, and {pinned} is pinned"
+        yield refuse("pins.image-version", "pins.image", found, why, f"Use the image of {pinned}.")
 
 
 def model_types(situation: Situation) -> Iterator[Finding]:
@@ -62,4 +69,4 @@ def _version(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"
 
 
-RULES = (floating_tag, model_types, architectures)
+RULES = (floating_tag, versions, model_types, architectures)

@@ -32,6 +32,23 @@ def test_a_tag_that_moves_is_no_pin(image, expected):  # C120
 
 
 @pytest.mark.parametrize(
+    ("image", "pinned", "refused"),
+    [
+        ("lmsysorg/sglang:v0.5.18", "0.5.23", True),
+        ("lmsysorg/sglang:v0.5.18-cu130" + DIGEST, "0.5.23", True),  # a digest pins the wrong one as well
+        ("lmsysorg/sglang:v0.5.23" + DIGEST, "0.5.23", False),
+        ("lmsysorg/sglang:v0.5.23-cu129", "0.5.23", False),
+        ("lmsysorg/sglang:v0.5.23.post1", "0.5.23", True),
+        ("registry:5000/ours:v0.5.18", "0.5.23", False),  # whose version it is, nobody knows
+        ("lmsysorg/sglang" + DIGEST, "0.5.23", False),
+    ],
+)
+def test_an_images_tag_names_the_pinned_engine(image, pinned, refused):
+    rules = found(pins={"image": image, "sglang": pinned})
+    assert ("pins.image-version=refuse" in rules) is refused
+
+
+@pytest.mark.parametrize(
     ("target", "draft", "count"),
     [
         ("gemma4", "gemma4_assistant", 1),
