@@ -34,6 +34,15 @@ Exit codes: 0 yes, 1 the answer is no, 2 the recipe or the command line is wrong
 
 
 class _Verbs(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Of every verb: what is no text can be neither read nor shown."""
+        for place, argument in enumerate(args, start=1):
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                raise click.UsageError(f"Word {place} of the command line is not UTF-8 text.", ctx) from None
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_VERBS)
 

@@ -1,9 +1,11 @@
 import json
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from spec_toolkit.cli import check, init
+from spec_toolkit.cli.main import cli
 from spec_toolkit.errors import RecipeError
 
 V3 = "sglang serve deepseek-ai/DeepSeek-V3-0324 --tp 8 --max-running-requests 64 --context-length 32768 --speculative-algorithm EAGLE"
@@ -66,6 +68,42 @@ def test_a_config_file_is_read_where_the_command_would_find_it(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.yaml").write_text("tp_size: 8\n")
     assert "[command.unknown-flag]" in call(check, "--command", f"{V3} --config x.yaml", *MACHINE)[1]
+
+
+def test_a_config_file_in_nobodys_home_is_said():
+    found = call(check, "--command", f"{V3} --config ~nosuchuser/x.yaml", *MACHINE)
+    assert found[0] == 1
+    assert "whom this machine does not have" in found[1]
+    assert "[command.config-file]" in found[1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "--command", "sglang serve \udcff", *MACHINE],
+        ["check", "--command", V3, "--gpu", "h\ud800"],
+        ["plan", "r\udcff.yaml"],
+        ["init", "--manifest", "\udc80", *MACHINE],
+        ["--\udcff"],
+    ],
+)
+def test_what_is_no_text_is_refused_before_any_verb(arguments):
+    with pytest.raises(click.UsageError, match="is not UTF-8 text"):
+        cli.main(arguments, standalone_mode=False)
+
+
+@pytest.mark.parametrize("verb", [check, init])
+@pytest.mark.parametrize("folder", ["/models/", "./", "a/"])
+def test_a_name_too_long_for_any_folder_is_an_unknown_model(verb, folder):
+    text = f"sglang serve {folder}{'a' * 300} --tp 8 --context-length 4096 --max-running-requests 8"
+    assert call(verb, "--command", text, *MACHINE)[0] in {0, 1}
+
+
+def test_a_recipe_without_speculation_passes_its_check(tmp_path):
+    path = tmp_path / "plain_h200.yaml"
+    plain = V3.partition(" --speculative")[0]
+    assert call(init, "--command", plain, *MACHINE, "--out", str(path))[0] == 0
+    assert call(check, str(path))[0] == 0
 
 
 def test_a_recipe_is_written_and_passes_its_check(tmp_path):

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from msgspec.structs import replace
 
@@ -201,6 +203,21 @@ def test_a_file_that_is_there_is_kept(tmp_path):
     with pytest.raises(RecipeError, match=r"init\.exists"):
         write_new(path, "b")
     assert path.read_text() == "a"
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "x.yaml"
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as world, pytest.raises(OSError, match="No space"):
+        world.setattr(os, "fsync", full)
+        write_new(path, "a")
+    assert list(tmp_path.iterdir()) == []
+    write_new(path, "a")
+    assert [file.name for file in tmp_path.iterdir()] == ["x.yaml"]
+    assert path.stat().st_mode & 0o600 == 0o600
 
 
 def test_findings_of_a_launch_are_told_once():

@@ -234,3 +234,39 @@ def test_any_text_is_a_launch_or_refused_and_never_shows_a_secret(joined, spaced
         except RecipeError as error:
             said = str(error)
         assert "verysecret" not in said
+
+
+@pytest.mark.parametrize(
+    ("before", "image"),
+    [
+        pytest.param("docker run --rm lmsysorg/sglang:v0.5.23", "lmsysorg/sglang:v0.5.23", id="run"),
+        pytest.param("docker exec -it sglang-1", None, id="into-a-container"),
+        pytest.param("docker container exec -e A=1 sglang-1", None, id="the-long-word"),
+        pytest.param("docker compose exec -T engine", None, id="into-a-service"),
+        pytest.param("docker compose run --rm engine", None, id="of-a-service"),
+        pytest.param("podman create lmsysorg/sglang:v0.5.23", "lmsysorg/sglang:v0.5.23", id="create"),
+    ],
+)
+def test_only_what_is_started_from_an_image_names_one(before, image):
+    launch = read_command(f"{before} {SERVER} --model-path a/b --tp 8")
+    assert (launch.image, launch.arguments.tp_size) == (image, 8)
+
+
+@pytest.mark.parametrize(
+    ("value", "model"),
+    [
+        pytest.param('${MODEL:-"a/b"}', "a/b", id="quoted"),
+        pytest.param("${MODEL:-'a/b'}", "a/b", id="in-single-quotes"),
+        pytest.param('"${MODEL:-"a/b"}"', "a/b", id="quotes-in-quotes"),
+        pytest.param('"${MODEL:-a\'s/b}"', "a's/b", id="near-miss-a-letter-in-quotes"),
+        pytest.param('x${MODEL:-"a b"}', "xa b", id="a-blank-in-quotes"),
+        pytest.param("$'it\\'s/b'", "it's/b", id="an-escaped-quote"),
+        pytest.param("$'a\\x2fb'", "a/b", id="an-escape"),
+    ],
+)
+def test_quotes_are_the_shells_and_not_the_values(value, model):
+    assert read_command(f"{SERVER} --model-path {value}").arguments.model_path == model
+
+
+def test_a_variables_quoted_default_is_its_value():
+    assert read_command(f'M=${{MODEL:-"a/b"}}\n{SERVER} --model-path $M').arguments.model_path == "a/b"
