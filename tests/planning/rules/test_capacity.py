@@ -4,8 +4,9 @@ from msgspec.structs import replace
 from spec_toolkit.errors import Verdict
 from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.planning.memory.caps import Becomes
-from spec_toolkit.planning.memory.ledger import DRAFT
+from spec_toolkit.planning.memory.ledger import DRAFT, DRAFT_KV, EMPTY_KV
 from spec_toolkit.planning.memory.situated import draw_up
+from spec_toolkit.planning.memory.weights import Layout, assistant_weights
 from spec_toolkit.planning.rules import capacity
 from spec_toolkit.planning.situation import Caps, Measured, Site, Situation
 from tests.planning.memory.launches import BLACKWELL, HOPPER, TABLES, TARGETS, launch
@@ -133,6 +134,11 @@ def test_the_longest_request_must_fit_alone(situation, refused):
             False,
             id="near-miss-memory-leaves-less",
         ),
+        pytest.param(
+            situation_of("glm-5.2", repo="zai-org/GLM-5.2-FP8", context_length=1_048_576, max_total_tokens=100_000),
+            True,
+            id="memory-leaves-too-little-and-the-launch-takes-less-of-it",
+        ),
     ],
 )
 def test_a_written_pool_that_is_smaller_than_one_request_is_named_and_said_once(situation, refused):
@@ -164,6 +170,12 @@ def with_draft(repo, **more):
     """Gemma 4 31B on four RTX 5090, with a draft model of its own."""
     situation = situation_of("gemma-4-31b", "rtx_5090", tp_size=4, speculative_algorithm="STANDALONE", **more)
     return replace(situation, draft=known_model(repo, TABLES))
+
+
+def test_an_assistant_is_counted_by_the_layout_of_its_target():
+    situation = situation_of("gemma-4-31b", tp_size=4)
+    line, counted = draw_up(situation).line(DRAFT), assistant_weights(situation.draft, Layout(tp=4))
+    assert (line.bytes, line.most) == (counted.bytes, None)
 
 
 def test_a_draft_whose_cut_is_known_is_counted_by_it():
@@ -249,6 +261,16 @@ def test_a_cap_that_cannot_be_compared_is_not_passed_in_silence():
     stranger = replace(situation, target=replace(situation.target, shape=None))
     assert said(capacity.draft_cap, stranger) == [("capacity.draft-cap", Verdict.WARN, "limits.draft_weights_gib")]
     assert "cannot be compared" in sentence(capacity.draft_cap, stranger)
+
+
+def test_an_assistants_kv_is_charged_left_empty_and_exceeds_no_cap():
+    situation = replace(situation_of("gemma-4-e4b"), caps=Caps(draft_kv_gib=0.001))
+    ledger = draw_up(situation)
+    assert ledger.taken(EMPTY_KV) > 10 * 2**30
+    assert ledger.line(DRAFT_KV) is None
+    assert not said(capacity.draft_cap, situation)
+    mtp = replace(situation_of(), caps=Caps(draft_kv_gib=0.001))
+    assert said(capacity.draft_cap, mtp)
 
 
 def test_fewer_steps_are_the_most_that_stay_below_the_cap():
