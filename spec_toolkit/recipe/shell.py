@@ -6,13 +6,13 @@ a command in two are mended, with a finding: a blank behind the backslash at the
 """
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spec_toolkit.engine.command_line.words import Word
 from spec_toolkit.errors import Finding, RecipeError, correct
 from spec_toolkit.recipe.pasted import plain_text
+from spec_toolkit.recipe.quotes import unclosed, without_quotes
 
 LARGEST_CHARACTERS = 64 * 1024
 _MOST_MADE = 512 * 1024  # characters that variables may grow the text to
@@ -90,7 +90,7 @@ class _Reader:
                 self._add(character)
                 self._at += 1
         if self._array is not None:
-            raise _unclosed("a bracket")
+            raise unclosed("a bracket")
         self._end_word()
         self._end_command(line_broken=True)
         return self._script
@@ -123,7 +123,7 @@ class _Reader:
     def _until(self, mark: str) -> str:
         end = self._text.find(mark, self._at + 1)
         if end < 0:
-            raise _unclosed(f"a {mark}")
+            raise unclosed(f"a {mark}")
         inner = self._text[self._at + 1 : end]
         self._at = end + 1
         return inner
@@ -145,7 +145,7 @@ class _Reader:
                 self._add(character)
                 self._at += 1
         if self._at >= len(text):
-            raise _unclosed('a "')
+            raise unclosed('a "')
         self._at += 1
 
     def _expansion(self, *, quoted: bool) -> None:
@@ -154,7 +154,7 @@ class _Reader:
         if after == "'" and not quoted:
             escaped = _ESCAPED.match(text, start + 1)
             if escaped is None:
-                raise _unclosed("a '")
+                raise unclosed("a '")
             self._at = escaped.end()
             self._add(escaped[1].encode("latin-1", "backslashreplace").decode("unicode_escape", "replace"))
         elif after == "(":
@@ -179,14 +179,14 @@ class _Reader:
             depth += (self._text[place] == opening) - (self._text[place] == closing)
             if depth == 0:
                 return place + 1
-        raise _unclosed(f"a {opening}")
+        raise unclosed(f"a {opening}")
 
     def _parameter(self, inner: str, written: str, *, quoted: bool) -> None:
         match = _PARAMETER.fullmatch(inner)
         name, kind, default = (match[1], match[2], match[3] or "") if match else ("", None, "")
         value = self._variables.get(name)
         if name not in self._variables and kind in {"-", "="} and "$" not in default and "`" not in default:
-            value = _default(default, quoted=quoted, whole=quoted or self._assigns())
+            value = without_quotes(default, quoted=quoted, whole=quoted or self._assigns())
         if isinstance(value, tuple):
             for number, word in enumerate(value):
                 if number:
@@ -289,29 +289,5 @@ class _Reader:
             self._script.findings.append(finding)
 
 
-def _default(text: str, *, quoted: bool, whole: bool) -> str | tuple[Word, ...]:
-    """What stands behind `:-`, without its quotes; `quoted`: a ' in it is a letter; `whole`: it is one word whatever blanks it has."""
-    if not set(text) & set("'\"\\"):
-        return text
-    lexer = shlex.shlex(text, posix=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    lexer.whitespace = "" if whole else lexer.whitespace
-    lexer.quotes = '"' if quoted else lexer.quotes
-    try:
-        words = tuple(Word(word) for word in lexer)
-    except ValueError:
-        raise _unclosed("a quote") from None
-    return "".join(word.text for word in words) if whole else words
-
-
 def _written(values: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value or "" for name, value in values.items()}
-
-
-def _unclosed(mark: str) -> RecipeError:
-    return RecipeError.of(
-        "command.quote",
-        "command",
-        f"{mark} is opened and never closed",
-        remedy="Paste the whole command, quotes included.",
-    )

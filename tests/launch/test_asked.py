@@ -211,9 +211,10 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as world, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as world:
         world.setattr(os, "fsync", full)
-        write_new(path, "a")
+        with pytest.raises(OSError, match="No space"):
+            write_new(path, "a")
     assert list(tmp_path.iterdir()) == []
     write_new(path, "a")
     assert [file.name for file in tmp_path.iterdir()] == ["x.yaml"]

@@ -1,12 +1,14 @@
 """Feeds the readers of commands and manifests what no person wrote: `python tests/recipe/fuzz_commands.py 5000 [seed]`.
 
 Half are command lines, half manifests. Each must end in launches or in a RecipeError with findings, soon; every rule is asked about what
-comes of it, and it must become a recipe or a RecipeError; no message may hold what a terminal would obey, or the secret that every text carries. Prints what happened;
-ends with 1 after anything else.
+comes of it, and it must become a recipe or a RecipeError; no message may hold what a terminal would obey, or the secret that every text carries. Some go
+through the verbs too, which must end with 0, 1 or 2. Prints what happened; ends with 1 after anything else.
 """
 
 # ruff: noqa: T201 - a command that prints what it found
 
+import contextlib
+import io
 import json
 import random
 import re
@@ -18,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from spec_toolkit.cli.main import main
 from spec_toolkit.engine.command_line.retired import RETIRED
 from spec_toolkit.engine.command_line.table import flag_table
 from spec_toolkit.errors import RecipeError
@@ -31,6 +34,7 @@ from spec_toolkit.recipe.render import recipe_text
 
 MOST_BYTES = 2**31  # of memory; a text that asks for more makes a MemoryError, not a slow machine
 LONGEST_SECONDS = 2.0  # of processor time for one text; the usual is a thousandth of it
+VERB_EACH = 3  # one text in so many goes through a verb as well
 SECRET = "hf_averysecretvalueaverysecretvalue12"  # noqa: S105 - made up: nobody may repeat it
 COMMANDS = [
     f"HF_TOKEN={SECRET} python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3-0324 --tp 8 --api-key {SECRET} --speculative-algorithm EAGLE \\\n  --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4 --cuda-graph-max-bs 64 --trust-remote-code",
@@ -174,14 +178,39 @@ def draw(launch: CommandLaunch) -> str:
     return text
 
 
+def through_a_verb(kind: str, text: str, dice: random.Random) -> tuple[str, str]:
+    """What a verb made of it, given as an argument or by standard input, as a shell or another program would."""
+    word, stdin = ("-", text) if kind == "manifest" or dice.random() < 0.3 else (text, "")
+    verb, gpu = (
+        dice.choice(["check", "check", "init"]),
+        dice.choice(["h200", "h200", "", "\udcff", "nothing", "\x1b[2J"]),
+    )
+    arguments = [verb, f"--{kind}", word, "--gpu", gpu, *dice.choice([[], ["--count", "8"], ["--nodes", "2"]])]
+    said = io.StringIO()
+    kept = sys.argv, sys.stdin
+    sys.argv, sys.stdin = ["spec-toolkit", *arguments], io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8", "replace")))
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            main()
+    except SystemExit as ended:
+        assert ended.code in {0, 1, 2}, (arguments[0], ended.code, said.getvalue()[-500:])  # noqa: PT017 - it always ends so
+    finally:
+        sys.argv, sys.stdin = kept
+    return f"{kind} through {verb}", said.getvalue()
+
+
 def run(count: int, seed: int) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     outcomes: Counter[str] = Counter()
     slowest = (0.0, "none", "")
-    for kind, text in texts(count, seed):
+    dice = random.Random(seed)  # noqa: S311 - it makes texts, not secrets
+    for number, (kind, text) in enumerate(texts(count, seed)):
         began = time.process_time()
         try:
             outcome, said = read(kind, text)
+            if number % VERB_EACH == 0:
+                outcome, more = through_a_verb(kind, text, dice)
+                said += "\n" + more
         except BaseException:  # noqa: BLE001 - whatever it is, it is what we look for
             outcome, said = "TRACEBACK", "-"
             print(f"{kind}: {text[:600]!r}\n{traceback.format_exc()}", file=sys.stderr)
