@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spec_toolkit.facts.records import EngineFacts, Fact, GpuFacts, Level, ModelFacts, Tables
+from spec_toolkit.facts.records import EngineDefaults, EngineFacts, Fact, GpuFacts, Level, ModelFacts, Tables
 
 _ORDER = tuple(Level)
 
@@ -56,7 +56,7 @@ def _provenances(facts: Iterable[tuple[str, Fact[Any]]], tables: Tables) -> tupl
     )
 
 
-def _facts_in(facts: GpuFacts | EngineFacts) -> Iterator[tuple[str, Fact[Any]]]:
+def _facts_in(facts: GpuFacts | EngineFacts | EngineDefaults) -> Iterator[tuple[str, Fact[Any]]]:
     fields = ((name, getattr(facts, name)) for name in facts.__struct_fields__)
     return ((name, fact) for name, fact in fields if isinstance(fact, Fact))
 
@@ -70,6 +70,8 @@ def _facts_of(repo: str, model: ModelFacts) -> Iterator[tuple[str, Fact[Any]]]:
             yield f"config.{name}", fact
     yield from ((f"config.{name}", fact) for name, fact in checkpoint.config.items() if name != "model_type")
     yield from ((f"wrapper.{name}", fact) for name, fact in model.wrapper.items())
+    if model.engine is not None:
+        yield from ((f"engine.{name}", fact) for name, fact in _facts_in(model.engine))
     yield from _named(
         ("checkpoint.weights", checkpoint.weights),
         ("checkpoint.bytes", checkpoint.bytes),

@@ -34,3 +34,10 @@ def test_each_repository_of_the_tables_can_say_where_it_is_from() -> None:
 def test_an_unknown_repository_has_no_provenance() -> None:
     assert provenance("org/model", TABLES) == ()
     assert in_one_line("org/model", TABLES) == ""
+
+
+def test_what_the_engine_makes_of_a_model_is_told_too() -> None:
+    told = {each.what: each for each in provenance("deepseek-ai/DeepSeek-V3-0324", TABLES)}
+    assert told["engine.steps_topk_width"].value == (3, 1, 4)
+    assert "NextN" in told["engine.draft_class"].value
+    assert told["engine.draft_class"].level is Level.SGLANG_SOURCE
