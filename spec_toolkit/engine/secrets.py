@@ -47,10 +47,10 @@ def _without_members(text: str) -> str:
         return text
     try:
         whole: Json = json.loads(text)
+        blotted = _blotted(whole)
+        return text if blotted == whole else json.dumps(blotted, ensure_ascii=False)
     except (ValueError, RecursionError):
         return _MEMBER.sub(_member, text)
-    blotted = _blotted(whole)
-    return text if blotted == whole else json.dumps(blotted, ensure_ascii=False)
 
 
 def _member(match: re.Match[str]) -> str:
@@ -70,7 +70,7 @@ def _blotted(value: Json, name: str = "") -> Json:
     is_secret = (isinstance(value, str) and _is_secret_name(name) and not _HARMLESS.fullmatch(value)) or (
         isinstance(value, int | float) and not isinstance(value, bool) and _is_password(name)
     )
-    return SECRET if is_secret else value
+    return SECRET if is_secret else _without_members(value) if isinstance(value, str) else value
 
 
 def _is_secret_name(name: str) -> bool:
