@@ -92,6 +92,8 @@ class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     enable_lora: bool | None = None
     lora_paths: tuple[str, ...] | None = None
+    max_lora_rank: int | None = None
+    lora_target_modules: tuple[str, ...] | None = None
     enable_hierarchical_cache: bool | None = None
     hicache_ratio: float | None = None
     hicache_size: int | None = None  # GB

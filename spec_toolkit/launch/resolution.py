@@ -63,7 +63,7 @@ def about_plan(plan: Plan, tables: Tables, patches: Sequence[Patch]) -> Inquiry:
         machine=_machine(hardware.gpu, hardware.count, hardware.nodes),
         questions=tuple(_question(plan, tables, patches, gpu, speculate=each.speculates) for each in asked),
         asked=asked,
-        named=in_recipe,
+        named=lambda finding: in_recipe(finding, plan.recipe.engine.extra_args),
         plan=plan,
     )
 

@@ -22,6 +22,20 @@ def arguments_of_extra(extra: tuple[ExtraArg, ...]) -> Arguments:
     return arguments_of(parse_words([Word(written(arg)) for arg in extra]).values)
 
 
+def places_of(extra: tuple[ExtraArg, ...]) -> dict[str, str]:
+    """Keys of a recipe by the engine's name for what is written there."""
+    if not extra:
+        return {}
+    from spec_toolkit.engine.command_line.parse import parse_words  # noqa: PLC0415 - see above
+    from spec_toolkit.engine.command_line.words import Word  # noqa: PLC0415 - see above
+
+    return {
+        name: f"engine.extra_args[{number}].flag"
+        for number, arg in enumerate(extra)
+        for name in parse_words([Word(written(arg))]).written
+    }
+
+
 def misread(arg: ExtraArg, where: str) -> Iterator[Finding]:
     """What the engine's parser would say of it. A launch hands it over as it is written, so nothing of it is corrected."""
     from spec_toolkit.engine.command_line.parse import parse_words  # noqa: PLC0415 - see above

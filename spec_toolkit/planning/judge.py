@@ -28,6 +28,7 @@ from spec_toolkit.planning.rules import (
     prefill,
     requests,
     revisions,
+    values,
 )
 from spec_toolkit.planning.situation import Situation
 
@@ -35,6 +36,7 @@ from spec_toolkit.planning.situation import Situation
 # that follow.
 COMMAND_RULES = (*acceptance.RULES, *revisions.COMMAND_RULES)
 LAUNCH_RULES = (
+    *values.RULES,
     *algorithm.RULES,
     *engine_shape.RULES,
     *dspark.RULES,
@@ -60,8 +62,11 @@ LAUNCH_RULES = (
 
 def judge_launch(situation: Situation) -> Iterator[Finding]:
     """Of a recipe's launch; rules about the recipe's own keys are the plan's."""
-    for rule in LAUNCH_RULES:
-        yield from rule(situation)
+    of_values = [finding for rule in values.RULES for finding in rule(situation)]
+    yield from of_values
+    sound = values.without_refused(situation, of_values)
+    for rule in LAUNCH_RULES[len(values.RULES) :]:
+        yield from rule(sound)
 
 
 def judge_command(situation: Situation) -> Iterator[Finding]:

@@ -6,6 +6,8 @@ brought a command reads flags.
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding
+from spec_toolkit.planning.extra_arguments import places_of
+from spec_toolkit.recipe.schema import ExtraArg
 
 _KEY_OF = {
     "model_path": "target.model",
@@ -59,10 +61,12 @@ _OPTION_OF = {"hardware.gpu": "--gpu", "hardware.count": "--count", "hardware.no
 _ARGUMENTS = frozenset(Arguments.__struct_fields__)
 
 
-def in_recipe(finding: Finding) -> Finding:
-    """`where` as the key of a recipe."""
-    where = _KEY_OF.get(finding.where, finding.where)
-    return _at(finding, "engine.extra_args" if where in _ARGUMENTS else where)
+def in_recipe(finding: Finding, extra_args: tuple[ExtraArg, ...] = ()) -> Finding:
+    """`where` as the key of a recipe; a flag that no key stands for is called by its name where `extra_args` do not hold it."""
+    if finding.where not in _ARGUMENTS:
+        return _at(finding, _KEY_OF.get(finding.where, finding.where))
+    written = places_of(extra_args).get(finding.where)
+    return _at(finding, written or _KEY_OF.get(finding.where) or flag_of(finding.where))
 
 
 def in_command(finding: Finding) -> Finding:

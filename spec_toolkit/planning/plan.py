@@ -89,17 +89,20 @@ class Plan:
 
 def make_plan(loaded: LoadedRecipe, tables: Tables, known: Known | None = None) -> Plan:
     known = known or Known()
-    first = _draw(loaded.recipe, tables, known)
-    recipe = _within_caps(loaded.recipe, capacity.judged(first.situation))
-    drawn = first if recipe is loaded.recipe else _draw(recipe, tables, known)
+    taken = _taken(loaded.recipe, tables, known)
+    first = _draw(taken, tables, known)
+    recipe = _within_caps(taken, capacity.judged(first.situation))
+    drawn = first if recipe is taken else _draw(recipe, tables, known)
     # What a cap has planned away is not judged; that a cap has, is said.
     of_caps = () if drawn is first else capacity.draft_cap(first.situation)
     judged = (*of_caps, *judge_launch(drawn.situation))
     situation = replace(drawn.situation, arguments=corrected(drawn.situation.arguments, judged))
     asked = corrected(drawn.asked, judged)
     measured = known.evidence if known.evidence and evidence.is_usable(recipe, known.evidence) else None
-    own = (*known.findings, *_of_recipe(recipe, tables, known, drawn.shape))
-    findings = [*own, *_not_refused_twice(own, map(in_recipe, judged))]
+    renamed = features.assistants_method(loaded.recipe.draft, taken.draft)
+    own = (*known.findings, *renamed, *_of_recipe(recipe, tables, known, drawn.shape))
+    named = (in_recipe(finding, recipe.engine.extra_args) for finding in judged)
+    findings = [*own, *_not_refused_twice(own, named)]
     return Plan(
         name=loaded.name,
         path=loaded.path,
@@ -126,6 +129,11 @@ class _Drawn:
     batch_sizes: tuple[int, ...]
     asked: Arguments
     situation: Situation
+
+
+def _taken(recipe: Recipe, tables: Tables, known: Known) -> Recipe:
+    draft = features.taken_for(recipe.draft, known.draft or known_model(recipe.draft.model, tables))
+    return recipe if draft is recipe.draft else replace(recipe, draft=draft)
 
 
 def _draw(recipe: Recipe, tables: Tables, known: Known) -> _Drawn:

@@ -5,8 +5,10 @@ None is always there, allowed or not: a draft that fails needs it.
 """
 
 from spec_toolkit.facts.evidence import Evidence
+from spec_toolkit.planning.extra_arguments import arguments_of_extra
 from spec_toolkit.planning.limits import Limits
 from spec_toolkit.planning.rules.evidence import is_usable
+from spec_toolkit.planning.rules.lora import serves_adapters
 from spec_toolkit.planning.rules.shape import Shape
 from spec_toolkit.planning.speed.speedup import break_evens
 from spec_toolkit.recipe.schema import Draft, Policy, Recipe
@@ -19,9 +21,25 @@ _PROBES_APART = 10  # a probe, and then this many times its length without one a
 
 def derive_steps(recipe: Recipe, shape: Shape | None) -> tuple[int, ...]:
     """Step counts the engine can be set to, ascending; empty where it runs at one depth only, or drafts nothing."""
-    if shape is None or not shape.is_chain or recipe.draft.method not in _CHANGEABLE:
+    if shape is None or recipe.draft.method is Method.NONE or why_one_depth(recipe) is not None:
         return ()
     return tuple(sorted({0, *reduced_steps(recipe.policy, recipe.draft), shape.num_steps}))
+
+
+def why_one_depth(recipe: Recipe) -> str | None:
+    """What keeps the engine from changing its steps while it serves; None: nothing, or nothing is drafted."""
+    draft, added = recipe.draft, arguments_of_extra(recipe.engine.extra_args)
+    if draft.method is Method.NONE:
+        return None
+    if draft.topk != 1 or draft.method not in _CHANGEABLE:
+        return f"method {draft.method.value} with topk {draft.topk}"
+    beside = (
+        (serves_adapters(added), "a draft beside adapters"),
+        (added.enable_multi_layer_eagle, "a draft of several layers"),
+        (added.enable_two_batch_overlap, "a draft beside two-batch overlap"),
+        (added.enable_pdmux, "a draft beside PD multiplexing"),
+    )
+    return next((what for holds, what in beside if holds), None)
 
 
 def reduced_steps(policy: Policy, draft: Draft) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import pytest
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.planning import naming
 from spec_toolkit.planning.finding import warn
-from spec_toolkit.recipe.schema import Recipe
+from spec_toolkit.recipe.schema import ExtraArg, Recipe
 
 
 def at(where: str):
@@ -22,7 +22,7 @@ def at(where: str):
         ("dp_size", "hardware.layout.dp", "--dp-size"),
         ("site.gpu", "hardware.gpu", "--gpu"),
         ("hardware.count", "hardware.count", "--count"),
-        ("enable_hierarchical_cache", "engine.extra_args", "--enable-hierarchical-cache"),
+        ("enable_hierarchical_cache", "--enable-hierarchical-cache", "--enable-hierarchical-cache"),
         ("SGLANG_DEEPEP_BF16_DISPATCH", "SGLANG_DEEPEP_BF16_DISPATCH", "SGLANG_DEEPEP_BF16_DISPATCH"),
         ("target.backbone", "target.backbone", "target.backbone"),
     ],
@@ -30,6 +30,22 @@ def at(where: str):
 def test_one_place_has_a_key_and_a_flag(where: str, key: str, flag: str) -> None:
     assert naming.in_recipe(at(where)).where == key
     assert naming.in_command(at(where)).where == flag
+
+
+def test_what_the_escape_hatch_holds_is_named_by_its_place() -> None:
+    extra = (
+        ExtraArg(flag="--max-prefill-tokens", value=4096, why="x"),
+        ExtraArg(flag="--enable-hierarchical-cache", why="x"),
+        ExtraArg(flag="--dist-init-addr", value="a:1", why="x"),
+        ExtraArg(flag="--kv-cache-dtype", value="auto", why="x"),
+    )
+    assert [
+        naming.in_recipe(at(where), extra).where
+        for where in ("enable_hierarchical_cache", "dist_init_addr", "kv_cache_dtype", "enable_lora", "tp_size")
+    ] == [
+        *("engine.extra_args[1].flag", "engine.extra_args[2].flag", "engine.extra_args[3].flag"),
+        *("--enable-lora", "hardware.layout.tp"),
+    ]
 
 
 def test_nothing_else_of_a_finding_changes() -> None:

@@ -76,7 +76,13 @@ def test_every_rule_is_asked() -> None:
     from spec_toolkit.planning import judge, judge_around, plan, rules
 
     source = Path(plan.__file__).read_text("utf-8")
-    listed = {*judge.LAUNCH_RULES, *judge.COMMAND_RULES, *judge_around.PAIR_RULES, *judge_around.POD_RULES}
+    listed = {
+        *judge.LAUNCH_RULES,
+        *judge.COMMAND_RULES,
+        *judge_around.PAIR_RULES,
+        *judge_around.GROUP_RULES,
+        *judge_around.POD_RULES,
+    }
     called_elsewhere = {"machine.machine_findings"}  # by whoever looks at this machine
     for found in pkgutil.iter_modules(rules.__path__):
         module = importlib.import_module(f"{rules.__name__}.{found.name}")
@@ -185,7 +191,8 @@ def test_rules_see_through_the_escape_hatch(h200: LoadedRecipe, tables: Tables, 
     extra = [{"flag": "--enable-lora", "why": "x"}, {"flag": "--lora-paths", "value": "a=org/a", "why": "x"}]
     plan = make_plan(replace(h200, recipe=change(engine__extra_args=extra)), tables)
     assert plan.situation.arguments.enable_lora
-    assert "lora.adaptive" in {finding.rule for finding in plan.findings}
+    assert "lora.draft-unadapted" in {finding.rule for finding in plan.findings}
+    assert plan.asked.speculative_adaptive is None  # beside adapters the engine has one depth
     assert plan.asked.enable_lora is None  # it is handed over as it was written
 
 

@@ -9,6 +9,9 @@ from spec_toolkit.recipe.schema import Policy
 from spec_toolkit.terms import Mode
 from tests.recipe.test_round_trip import recipes
 
+_LORA = {"flag": "--enable-lora", "why": "x"}
+_PATHS = {"flag": "--lora-paths", "value": "a=org/a", "why": "x"}
+
 
 @pytest.mark.parametrize(
     ("changes", "steps"),
@@ -19,6 +22,12 @@ from tests.recipe.test_round_trip import recipes
         pytest.param({"policy__reduced_steps": [2, 1]}, (0, 1, 2, 3), id="written"),
         pytest.param({"policy__allow": ["full", "autoregressive"]}, (0, 3), id="nothing-between-allowed"),
         pytest.param({"draft__topk": 4, "draft__num_draft_tokens": 8}, (), id="a-tree-has-one-depth"),
+        pytest.param({"engine__extra_args": [_LORA]}, (), id="beside-adapters-one-depth"),
+        pytest.param({"engine__extra_args": [_PATHS]}, (), id="adapters-by-their-paths"),
+        pytest.param({"engine__extra_args": [{"flag": "--enable-two-batch-overlap", "why": "x"}]}, (), id="halves"),
+        pytest.param(
+            {"engine__extra_args": [{"flag": "--log-requests", "why": "x"}]}, (0, 1, 3), id="near-miss-another-flag"
+        ),
     ],
 )
 def test_the_engine_prepares_none_the_reduced_ones_and_all(change: Any, changes: dict[str, Any], steps: object) -> None:

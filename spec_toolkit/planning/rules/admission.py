@@ -177,9 +177,16 @@ def _wider(situation: Situation, per_rank: int) -> str:
     sizes = _sizes_to(situation, end)
     if not written:
         return f"Write {end}."
-    if len(sizes) > _LONGEST:
-        return f"Go on with {', '.join(str(size) for size in sizes if size > max(written))}."
-    return f"Write {', '.join(map(str, sizes))}."
+    if len(sizes) <= _LONGEST:
+        return f"Write {', '.join(map(str, sizes))}."
+    more = [size for size in sizes if size > max(written)]
+    if len(more) <= _LONGEST:
+        return f"Go on with {', '.join(map(str, more))}."
+    first = ", ".join(map(str, more[: _LONGEST - 1]))
+    return (
+        f"Go on with {first}, … {more[-1]:,}: {len(more)} more graphs, each captured at the start and kept in memory; "
+        "or lower max_running_requests."
+    )
 
 
 def _graphs_to(situation: Situation, end: int) -> tuple[Change, ...]:

@@ -174,8 +174,9 @@ def unknown(situation: Situation) -> Iterator[Finding]:
         return
     for line in missing:
         where = "target.weights" if line.name == TARGET else "draft.weights"
-        left = "left out of what is counted" if line.name == DRAFT else "so what is left for KV is not known"
-        yield note("capacity.unknown", where, "are not known", line.says, f"They are {left}.")
+        counted = line.name == DRAFT
+        left = "They are left out of what is counted." if counted else "What is left for KV is not known either."
+        yield note("capacity.unknown", where, "are not known", line.says, left)
 
 
 def _too_heavy(situation: Situation, ledger: Ledger) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.rules.pairing import asked_algorithm
+from spec_toolkit.planning.rules.resolved import has_draft_of_its_own
 from spec_toolkit.planning.situation import Situation
 
 _AFFECTED = ("0.5.15", "0.5.16", "0.5.17")
@@ -35,6 +36,16 @@ def depth(situation: Situation) -> Iterator[Finding]:
         yield warn("dspark.depth", where, found, why, _REPLAY)
 
 
+def beyond_the_block(situation: Situation) -> Iterator[Finding]:
+    """The engine takes any block size over the checkpoint's."""
+    where, written = "speculative_dspark_block_size", situation.arguments.speculative_dspark_block_size
+    trained = None if has_draft_of_its_own(situation) else situation.target.dspark_block_size
+    if asked_algorithm(situation) != "DSPARK" or written is None or trained is None or written <= trained:
+        return
+    why = f"the checkpoint's stages were trained for blocks of {trained}, and drafts beyond were never trained"
+    yield warn("dspark.beyond", where, f"is {written}", why, f"Write at most {trained}, or leave it out.")
+
+
 def gpu(situation: Situation) -> Iterator[Finding]:
     facts = situation.site.facts
     capability = facts.compute_capability.v if facts is not None else None
@@ -56,4 +67,4 @@ def _is_affected(situation: Situation) -> bool:
     return version is not None and version.startswith(_AFFECTED)
 
 
-RULES = (depth, gpu)
+RULES = (depth, beyond_the_block, gpu)

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from spec_toolkit.errors import Finding
+from spec_toolkit.facts.model import Model
 from spec_toolkit.facts.records import EngineFacts
 from spec_toolkit.planning.extra_arguments import misread
-from spec_toolkit.planning.finding import note, refuse, warn
+from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.planning.rules.pairing import ASSISTANTS
 from spec_toolkit.planning.rules.shape import STEPPING
 from spec_toolkit.recipe.schema import Draft, Recipe
 from spec_toolkit.terms import LOSSY, Acceptance, Method
@@ -24,6 +28,21 @@ def draft_model(draft: Draft) -> Iterator[Finding]:
     if draft.method is Method.FROZEN_KV_MTP and draft.model == "same":
         why = f"a draft of method {draft.method.value} is a model of its own"
         yield refuse("features.draft-model", "draft.model", "is 'same'", why, "Name the draft model.")
+
+
+def taken_for(draft: Draft, model: Model | None) -> Draft:
+    """As the engine takes it: one of Gemma 4's assistants drafts by a method of its own, and at one depth."""
+    if draft.method is Method.MTP and model is not None and model.architecture in ASSISTANTS:
+        return replace(draft, method=Method.FROZEN_KV_MTP)
+    return draft
+
+
+def assistants_method(written: Draft, taken: Draft) -> Iterator[Finding]:
+    if written.method is not taken.method:
+        found, why = f"is {written.method.value}", f"with {written.model} the engine drafts by {taken.method.value}"
+        yield correct(
+            "features.assistant", "draft.method", found, why, f"Planned with {taken.method.value}; write that."
+        )
 
 
 def rejection_needs_chain(draft: Draft) -> Iterator[Finding]:

@@ -6,24 +6,41 @@ Read in SGLang 0.5.23: `arg_groups/lora_hook.py`, which runs after the parser an
 
 from collections.abc import Iterator
 
+from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.finding import refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.version import is_before
 from spec_toolkit.planning.situation import Situation
 
-REFUSED_BY_ENGINE = frozenset({"lora.algorithm", "lora.adaptive", "lora.ragged"})
+REFUSED_BY_ENGINE = frozenset({"lora.algorithm", "lora.adaptive", "lora.ragged", "lora.size"})
 
 _WHERE = "enable_lora"
+_OF_ANY_ADAPTER = ("max_lora_rank", "lora_target_modules")
 _COMBINES = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK", "NGRAM"})
 # Reports: NGRAM alone up to 0.5.9 (C045); adapters with EAGLE in 0.5.20 (C043), merged 2026-08. Between them nobody says.
 _NGRAM_ALONE_BEFORE, _SEEN_IN = "0.5.10", "0.5.20"
 
 
+def serves_adapters(asked: Arguments) -> bool:
+    return bool(asked.enable_lora or (asked.lora_paths and asked.enable_lora is not False))
+
+
+def named_or_sized(situation: Situation) -> Iterator[Finding]:
+    """Without an adapter at the start the engine cannot know how large one may be."""
+    asked = situation.arguments
+    if not asked.enable_lora or asked.lora_paths:
+        return
+    missing = " and ".join(name for name in _OF_ANY_ADAPTER if not getattr(asked, name))
+    if missing:
+        why = "for adapters that come later the engine must be told how large they are"
+        remedy = f"Write {missing}, or lora_paths."
+        yield refuse("lora.size", _WHERE, "is asked for, and no adapter is named", why, remedy)
+
+
 def with_speculation(situation: Situation) -> Iterator[Finding]:
     asked, algorithm = situation.arguments, resolved.algorithm_of(situation)
-    serves_adapters = asked.enable_lora or (asked.lora_paths and asked.enable_lora is not False)
-    if not serves_adapters or algorithm in {None, "NGRAM"}:
+    if not serves_adapters(asked) or algorithm in {None, "NGRAM"}:
         return
     pinned, off = situation.pins.sglang, "Serve adapters without speculation."
     if algorithm not in _COMBINES:
@@ -55,4 +72,4 @@ def with_speculation(situation: Situation) -> Iterator[Finding]:
     )
 
 
-RULES = (with_speculation,)
+RULES = (named_or_sized, with_speculation)

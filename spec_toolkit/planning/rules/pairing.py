@@ -163,10 +163,12 @@ def draft_context(situation: Situation) -> Iterator[Finding]:
             if is_stretched(situation)
             else "the engine builds the draft with the target's context"
         )
+        written = situation.arguments.context_length is not None
+        taken = f"is {served:,} tokens" if written else f"is left out, the target's {served:,} tokens are taken"
         yield refuse(
             "pairing.draft-context",
             "context_length",
-            f"is {served:,} tokens, and {draft.name} has {draft.max_position_embeddings:,} positions",
+            f"{taken}, and {draft.name} has {draft.max_position_embeddings:,} positions",
             why,
             f"Serve at most {draft.max_position_embeddings:,}, or use another draft.",
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from spec_toolkit.errors import Finding
 from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.rules.shape import STEPPING, Shape
-from spec_toolkit.planning.runtime import derive_steps, reduced_steps
+from spec_toolkit.planning.runtime import derive_steps, reduced_steps, why_one_depth
 from spec_toolkit.recipe.schema import Draft, Policy, Recipe
 from spec_toolkit.terms import Comeback, Method, Mode
 
@@ -140,7 +140,7 @@ def one_depth(recipe: Recipe, shape: Shape | None) -> Iterator[Finding]:
     if shape is None or recipe.draft.method is Method.NONE or derive_steps(recipe, shape) or not allowed:
         return
     names = ", ".join(sorted(mode.value for mode in allowed))
-    what = f"method {recipe.draft.method.value} with topk {recipe.draft.topk}"
+    what = why_one_depth(recipe)
     yield warn(
         "policy.one-depth",
         "policy.allow",

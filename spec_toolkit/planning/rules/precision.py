@@ -1,7 +1,7 @@
 """Rules about number formats that a launch asks for: of the KV cache, and of weights the checkpoint has settled already. Pure.
 
 Read in SGLang 0.5.23: `_dsa_kv_cache_dtype_default`, `_deepseek_v4_kv_cache_dtype`, `_mla_kv_cache_dtype_checks` of
-`arg_groups/overrides.py`.
+`arg_groups/overrides.py`, and `arg_groups/kv_cache_hook.py`.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,23 @@ from spec_toolkit.errors import Finding
 from spec_toolkit.facts.model import Model
 from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.rules import resolved
-from spec_toolkit.planning.rules.resolved import Family
+from spec_toolkit.planning.rules.resolved import Family, Generation
 from spec_toolkit.planning.situation import Situation
 from spec_toolkit.recipe.schema import Target
 
-REFUSED_BY_ENGINE = frozenset({"precision.kv-sparse", "precision.kv-v4", "precision.kv-trtllm"})
+REFUSED_BY_ENGINE = frozenset(
+    {
+        *("precision.kv-sparse", "precision.kv-v4", "precision.kv-trtllm"),
+        *("precision.kv-gpu", "precision.kv-nvfp4", "precision.kv-fp4"),
+    }
+)
 
 _KV = "kv_cache_dtype"
 _OPEN = frozenset({None, "auto"})
+_OLDER = frozenset({Generation.AMPERE, Generation.HOPPER})
+_NVFP4_PREFILL = frozenset({"flashinfer", "trtllm_mha"})
+_NVFP4_DRAFTS = frozenset({"EAGLE", "EAGLE3", "NGRAM"})
+_OTHER = "Write fp8_e4m3, or leave it out."
 
 
 def kv_cache(situation: Situation) -> Iterator[Finding]:
@@ -46,6 +55,52 @@ def kv_cache(situation: Situation) -> Iterator[Finding]:
         yield warn("precision.kv-e5m2", _KV, found, why, "Write fp8_e4m3 where an FP8 cache is wanted.")
 
 
+def blackwells_formats(situation: Situation) -> Iterator[Finding]:
+    asked, generation = situation.arguments.kv_cache_dtype, resolved.generation_of(situation.site)
+    if asked not in {"mxfp8", "nvfp4"} or resolved.family_of(situation.target) in {Family.DSA, Family.V4}:
+        return
+    if generation in _OLDER:
+        found = f"is {asked}, on {situation.site.gpu} ({generation.value})"
+        yield refuse("precision.kv-gpu", _KV, found, "its kernels need a Blackwell GPU", _OTHER)
+    elif asked == "nvfp4":
+        yield from _nvfp4(situation, generation)
+
+
+def _nvfp4(situation: Situation, generation: Generation | None) -> Iterator[Finding]:
+    asked, family, chosen = situation.arguments, resolved.family_of(situation.target), resolved.backends_of(situation)
+    by_model = chosen.base if family is Family.GEMMA4 or generation is Generation.BLACKWELL else None
+    prefill = asked.prefill_attention_backend or asked.attention_backend or by_model
+    fit = {"flashinfer"} if family is Family.MLA else _NVFP4_PREFILL
+    if prefill is not None and prefill not in fit:
+        found = f"is nvfp4, with attention backend {prefill}"
+        why = f"prompts are worked off over it by {' or '.join(sorted(fit))} alone"
+        yield refuse("precision.kv-nvfp4", _KV, found, why, _OTHER)
+    elif asked.decode_attention_backend not in {None, "trtllm_mha"}:
+        found = f"is nvfp4, decoded by {asked.decode_attention_backend}"
+        yield refuse("precision.kv-nvfp4", _KV, found, "trtllm_mha alone decodes over it", _OTHER)
+    elif generation is Generation.BLACKWELL and asked.speculates:
+        algorithm = resolved.algorithm_of(situation)
+        broad = algorithm == "NGRAM" and asked.speculative_ngram_max_bfs_breadth != 1
+        if broad or algorithm not in _NVFP4_DRAFTS:
+            why = "drafts are verified over it as a chain, by EAGLE, EAGLE3, and NGRAM with speculative_ngram_max_bfs_breadth 1"
+            yield refuse("precision.kv-nvfp4", _KV, f"is nvfp4, with {algorithm}", why, _OTHER)
+
+
+def fp4_blocks(situation: Situation) -> Iterator[Finding]:
+    """FP4 in blocks of 16, on any GPU."""
+    family, backends = resolved.family_of(situation.target), resolved.backends_of(situation)
+    if situation.arguments.kv_cache_dtype != "fp4_mx_block16" or family not in {Family.MLA, Family.GEMMA4}:
+        return
+    fa4 = backends.prefill == "fa4"
+    reads = backends.decode if fa4 else backends.base
+    if reads is None or (backends.decode != backends.prefill and not fa4) or "trtllm_mla" in _backends(situation):
+        return  # two backends are taken with a warning; the last is refused above
+    fit = {"flashinfer"} if family is Family.MLA else {"triton"} if fa4 else {"triton", "trtllm_mha"}
+    if reads not in fit:
+        found, why = f"is fp4_mx_block16, with attention backend {reads}", f"here {' or '.join(sorted(fit))} reads it"
+        yield refuse("precision.kv-fp4", _KV, found, why, _OTHER)
+
+
 def redundant(situation: Situation) -> Iterator[Finding]:
     """C084: what the checkpoint says already."""
     asked, stored = situation.arguments.quantization, situation.target.quantization
@@ -69,4 +124,4 @@ def _backends(situation: Situation) -> frozenset[str | None]:
     return frozenset({backends.base, backends.decode})
 
 
-RULES = (kv_cache, redundant)
+RULES = (kv_cache, blackwells_formats, fp4_blocks, redundant)

@@ -7,7 +7,7 @@ from spec_toolkit.planning.finding import refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.situation import Situation
 
-REFUSED_BY_ENGINE = frozenset({"prefill.chunk-pages"})
+REFUSED_BY_ENGINE = frozenset({"prefill.chunk-pages", "prefill.multiplexed"})
 
 _MIXES = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK"})
 _LONG = (
@@ -47,6 +47,24 @@ def chunk_of_pages(situation: Situation) -> Iterator[Finding]:
         )
 
 
+def multiplexed(situation: Situation) -> Iterator[Finding]:
+    """Prefill and decode side by side on one GPU: what the engine does not combine it with."""
+    asked = situation.arguments
+    if not asked.enable_pdmux:
+        return
+    against = (
+        ((asked.pp_size or 1) > 1, "pipeline stages", "pp_size", "1"),
+        (asked.chunked_prefill_size != -1, "chunks of a prompt", "chunked_prefill_size", "-1"),
+        (asked.disaggregation_mode in {"prefill", "decode"}, "a role of its own", "disaggregation_mode", "null"),
+        (not asked.disable_overlap_schedule, "the overlap schedule", "disable_overlap_schedule", ""),
+    )
+    said = [(what, f"{name} {value}".strip()) for holds, what, name, value in against if holds]
+    if said:
+        why = f"the engine does not combine it with {' or with '.join(what for what, _ in said)}"
+        remedy = f"Write {' and '.join(flag for _, flag in said)}, or leave it out."
+        yield refuse("prefill.multiplexed", "enable_pdmux", "is asked for", why, remedy)
+
+
 def canary(situation: Situation) -> Iterator[Finding]:
     """C097: an engine that answers short prompts may end at the first long one."""
     context, tried = situation.arguments.context_length, situation.workload.canary_prompt_tokens
@@ -62,4 +80,4 @@ def canary(situation: Situation) -> Iterator[Finding]:
         )
 
 
-RULES = (mixed, chunk_of_pages, canary)
+RULES = (mixed, chunk_of_pages, multiplexed, canary)

@@ -93,6 +93,16 @@ LIST = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
             id="C003-the-cap-was-raised-alone",
         ),
         pytest.param(
+            {"max_running_requests": 4096, "cuda_graph_bs_decode": LIST},
+            (
+                "Go on with 24, 32,",
+                "… 4,096: ",
+                " more graphs, each captured at the start",
+                "or lower max_running_requests.",
+            ),
+            id="far-beyond-a-dozen-and-the-count",
+        ),
+        pytest.param(
             {"max_running_requests": 28, "cuda_graph_bs_decode": (8, 16)}, ("Write 8, 16, 24, 28.",), id="a-short-list"
         ),
         pytest.param({"max_running_requests": 16, "cuda_graph_bs_decode": LIST}, (), id="near-miss-they-agree"),

@@ -328,6 +328,8 @@ def test_what_could_not_be_counted_is_said():
     unknown = replace(situation, target=replace(situation.target, weights=None))
     assert ("capacity.unknown", Verdict.NOTE, "target.weights") in said(capacity.unknown, unknown)
     assert not said(capacity.unknown, situation)
+    (of_target,) = (f for f in capacity.unknown(unknown) if f.where == "target.weights")
+    assert of_target.sentence().endswith(". What is left for KV is not known either. [capacity.unknown]")
 
 
 @pytest.mark.parametrize("rule", capacity.RULES)

@@ -42,3 +42,17 @@ def test_other_depths_and_algorithms_pass(algorithm, written, in_checkpoint):
 )
 def test_compute_capability_twelve(gpu, sglang, expected):  # C124
     assert found(gpu=gpu, sglang=sglang, written=3) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "in_checkpoint", "expected"),
+    [
+        (9, 5, ["dspark.beyond=warn"]),
+        (6, 5, ["dspark.beyond=warn"]),
+        (4, 5, []),
+        (None, 4, []),
+        (9, None, []),
+    ],
+)
+def test_a_block_longer_than_the_checkpoints_is_said(written, in_checkpoint, expected):
+    assert found(written=written, in_checkpoint=in_checkpoint) == expected

@@ -45,6 +45,7 @@ TREE = {**CHAIN, "speculative_eagle_topk": 2, "speculative_num_draft_tokens": 4}
 NGRAM = {"speculative_algorithm": "NGRAM"}
 DSPARK = {"speculative_algorithm": "DSPARK"}
 FROZEN = {**CHAIN, "speculative_algorithm": "NEXTN", "speculative_num_draft_tokens": 4}
+_NVFP4 = "precision.kv-nvfp4"
 DP8 = {"tp_size": 8, "attn_dp_size": 8}
 
 
@@ -198,6 +199,45 @@ TABLE = (
         {"kv_cache_dtype": "bfloat16", "decode_attention_backend": "cutedsl_mla", "attention_backend": "flashinfer"},
         gpu="b200",
     ),
+    Launch("v3-mxfp8", "v3", {"kv_cache_dtype": "mxfp8"}, "precision.kv-gpu"),
+    Launch("gemma-mxfp8", "gemma", {"kv_cache_dtype": "mxfp8"}, "precision.kv-gpu"),
+    Launch("gemma-mxfp8-b200", "gemma", {"kv_cache_dtype": "mxfp8"}, gpu="b200"),
+    Launch("v3-nvfp4-cache", "v3", {"kv_cache_dtype": "nvfp4"}, "precision.kv-gpu"),
+    Launch("v3-nvfp4-cache-b200", "v3", {"kv_cache_dtype": "nvfp4"}, "precision.kv-nvfp4", gpu="b200"),
+    Launch("gemma-nvfp4-cache", "gemma", {"kv_cache_dtype": "nvfp4"}, "precision.kv-gpu"),
+    Launch("gemma-nvfp4-cache-b200", "gemma", {"kv_cache_dtype": "nvfp4"}, gpu="b200"),
+    Launch("gemma-nvfp4-cache-rtx", "gemma", {"kv_cache_dtype": "nvfp4"}, "precision.kv-nvfp4", gpu="rtx_pro_6000"),
+    Launch(
+        "gemma-nvfp4-cache-triton",
+        "gemma",
+        {"kv_cache_dtype": "nvfp4", "attention_backend": "triton"},
+        "precision.kv-nvfp4",
+        gpu="b200",
+    ),
+    Launch(
+        "gemma-nvfp4-cache-decode",
+        "gemma",
+        {"kv_cache_dtype": "nvfp4", "decode_attention_backend": "triton"},
+        "precision.kv-nvfp4",
+        gpu="b200",
+    ),
+    Launch("gemma-nvfp4-cache-assistant", "gemma", {**FROZEN, "kv_cache_dtype": "nvfp4"}, _NVFP4, gpu="b200"),
+    Launch(
+        "v3-nvfp4-cache-ngram",
+        "v3",
+        {**NGRAM, "kv_cache_dtype": "nvfp4", "attention_backend": "flashinfer"},
+        _NVFP4,
+        gpu="b200",
+    ),
+    Launch("v3-fp4-blocks", "v3", {"kv_cache_dtype": "fp4_mx_block16"}, "precision.kv-fp4"),
+    Launch("v3-fp4-blocks-flashinfer", "v3", {"kv_cache_dtype": "fp4_mx_block16", "attention_backend": "flashinfer"}),
+    Launch("gemma-fp4-blocks", "gemma", {"kv_cache_dtype": "fp4_mx_block16"}),
+    Launch(
+        "gemma-fp4-blocks-fa4",
+        "gemma",
+        {"kv_cache_dtype": "fp4_mx_block16", "attention_backend": "fa4"},
+        "precision.kv-fp4",
+    ),
     # C029, C031, C033
     Launch("dp", "v3", {**CHAIN, **DP8}),
     Launch("dp-old-spelling", "v3", {**CHAIN, "tp_size": 8, "dp_size": 8, "enable_dp_attention": True}),
@@ -294,6 +334,7 @@ TABLE = (
     # C043, C045
     Launch("lora-assistant", "gemma", {**FROZEN, "lora_paths": ["a=org/a"]}, "lora.algorithm"),
     Launch("lora-eagle", "v3", {**CHAIN, "lora_paths": ["a=org/a"]}),
+    Launch("lora-bare", "v3", {"enable_lora": True}, "lora.size"),
     Launch("lora-off", "gemma", FROZEN),
     Launch("lora-adaptive", "v3", {**CHAIN, "speculative_adaptive": True, "lora_paths": ["a=org/a"]}, "lora.adaptive"),
     Launch(
@@ -322,6 +363,13 @@ TABLE = (
     ),
     Launch("mixed-assistant", "gemma", {**FROZEN, "enable_mixed_chunk": True}),
     Launch("mixed-eagle", "v3", {**CHAIN, "enable_mixed_chunk": True}),
+    Launch("multiplexed", "v3", {"enable_pdmux": True}, "prefill.multiplexed"),
+    Launch("multiplexed-overlap", "v3", {"enable_pdmux": True, "chunked_prefill_size": -1}, "prefill.multiplexed"),
+    Launch(
+        "multiplexed-alone",
+        "v3",
+        {"enable_pdmux": True, "chunked_prefill_size": -1, "disable_overlap_schedule": True},
+    ),
     Launch("chunk-pages", "v32", {"chunked_prefill_size": 100}, "prefill.chunk-pages"),
     Launch("chunk-pages-of-ranks", "v4", {**DP8, "chunked_prefill_size": 1024}, "prefill.chunk-pages"),
     Launch("chunk-whole", "v4", {**DP8, "chunked_prefill_size": 4096}),

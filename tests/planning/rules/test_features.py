@@ -1,10 +1,15 @@
+import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from spec_toolkit.errors import Verdict
 from spec_toolkit.facts.records import Tables
+from spec_toolkit.planning.plan import make_plan
 from spec_toolkit.planning.rules import features
+from spec_toolkit.recipe.catalogue import find_recipe
+from spec_toolkit.recipe.load import load_recipe
 from spec_toolkit.recipe.schema import Draft
 from spec_toolkit.terms import Acceptance, Method
 
@@ -138,3 +143,17 @@ def test_a_key_nobody_acts_on_yet_is_said_to_be_one(change: Any) -> None:
     [finding] = features.not_enforced(change(engine__image="lmsysorg/sglang@sha256:" + "0" * 64))
     assert (finding.rule, finding.where) == ("features.not-enforced", "engine.image")
     assert finding.verdict is Verdict.NOTE
+
+
+@pytest.mark.parametrize("name", ["gemma4_31b_h200", "gemma4_12b_h200"])
+def test_a_head_that_is_an_assistant_is_planned_as_the_engine_takes_it(tables: Tables, name: str) -> None:
+    """At one depth: nobody is told to leave out a flag that nobody wrote."""
+    loaded = load_recipe(find_recipe(name))
+    as_head = msgspec.structs.replace(loaded.recipe.draft, method=Method.MTP)
+    written, right = (
+        make_plan(dataclasses.replace(loaded, recipe=msgspec.structs.replace(loaded.recipe, draft=draft)), tables)
+        for draft in (as_head, loaded.recipe.draft)
+    )
+    found = [f for f in written.findings if f not in right.findings]
+    assert [(f.rule, f.verdict, f.where) for f in found] == [("features.assistant", Verdict.CORRECT, "draft.method")]
+    assert (written.asked, written.steps) == (right.asked, right.steps)

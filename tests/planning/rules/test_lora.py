@@ -1,8 +1,13 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from spec_toolkit.facts.records import Tables
+from spec_toolkit.planning.plan import make_plan
 from spec_toolkit.planning.rules import lora
+from spec_toolkit.recipe.catalogue import find_recipe
+from spec_toolkit.recipe.load import load_recipe
 from tests.planning.rules.launches import ASSISTANT, GEMMA, launch
 
 _DRAFT = "lora.draft-unadapted"
@@ -68,3 +73,33 @@ def test_older_releases_combine_adapters_with_ngram_alone(version: str, verdict:
     given = launch(enable_lora=True, speculative_algorithm="EAGLE", pins={"sglang": version})
     found = [finding.verdict.value for finding in lora.with_speculation(given) if finding.rule == "lora.version"]
     assert found == ([verdict] if verdict else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing"),
+    [
+        pytest.param({}, "max_lora_rank and lora_target_modules", id="bare"),
+        pytest.param({"max_lora_rank": 16}, "lora_target_modules", id="rank-alone"),
+        pytest.param({"lora_target_modules": ["all"]}, "max_lora_rank", id="modules-alone"),
+        pytest.param({"max_lora_rank": 16, "lora_target_modules": ["all"]}, None, id="near-miss-both"),
+        pytest.param({"lora_paths": ["a=org/a"]}, None, id="near-miss-an-adapter"),
+        pytest.param({"enable_lora": False}, None, id="near-miss-switched-off"),
+    ],
+)
+def test_without_an_adapter_the_engine_is_told_its_size(asked: dict[str, Any], missing: str | None) -> None:
+    found = list(lora.named_or_sized(launch(**{"enable_lora": True, **asked})))
+    assert [f.rule for f in found] == (["lora.size"] if missing else [])
+    assert all(f"Write {missing}, or lora_paths." in finding.sentence() for finding in found)
+
+
+def test_a_recipe_with_adapters_is_planned_at_one_depth(tables: Tables, change: Any) -> None:  # C043
+    extra = [
+        {"flag": "--enable-lora", "why": "x"},
+        {"flag": "--max-lora-rank", "value": 16, "why": "x"},
+        {"flag": "--lora-target-modules", "value": "all", "why": "x"},
+    ]
+    loaded = load_recipe(find_recipe("deepseek_v3_h200"))
+    plan = make_plan(replace(loaded, recipe=change(engine__extra_args=extra)), tables)
+    assert plan.may_launch
+    assert plan.asked.speculative_adaptive is None
+    assert {"lora.draft-unadapted", "policy.one-depth"} <= {finding.rule for finding in plan.findings}

@@ -190,3 +190,14 @@ def test_a_draft_reaches_as_far_as_what_is_served(env, asked, target, draft, ref
     models = {"target": {"max_position_embeddings": target}, "draft": {"max_position_embeddings": draft}}
     findings = found(pairing.draft_context, "EAGLE", env, server_args={"context_length": asked}, **models)
     assert findings == ([("pairing.draft-context", REFUSED)] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [(4096, "is 4,096 tokens, and"), (None, "is left out, the target's 8,192 tokens are taken, and")],
+)
+def test_a_context_that_nobody_wrote_is_not_said_to_be_one(asked, says):
+    parts = {"target": {"max_position_embeddings": 8192}, "draft": {"max_position_embeddings": 2048}}
+    asked_of = {"speculative_algorithm": "EAGLE", "context_length": asked}
+    (finding,) = pairing.draft_context(build({"server_args": asked_of, **parts}))
+    assert finding.found.startswith(says)

@@ -63,3 +63,63 @@ def test_a_recipes_word_for_its_checkpoint_is_compared_with_it(model: str, word:
         [("precision.not-as-stored", Verdict.WARN, "target.quantization")] if says else []
     )
     assert all(says in finding.sentence() for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "gpu", "asked", "rule"),
+    [
+        pytest.param(V3, "h200", {"kv_cache_dtype": "mxfp8"}, "precision.kv-gpu", id="mxfp8-hopper"),
+        pytest.param(GEMMA, "h200", {"kv_cache_dtype": "nvfp4"}, "precision.kv-gpu", id="nvfp4-hopper"),
+        pytest.param(GEMMA, "b200", {"kv_cache_dtype": "mxfp8"}, None, id="near-miss-mxfp8-blackwell"),
+        pytest.param(GEMMA, "b200", {"kv_cache_dtype": "nvfp4"}, None, id="near-miss-nvfp4-blackwell"),
+        pytest.param(GEMMA, None, {"kv_cache_dtype": "nvfp4"}, None, id="near-miss-no-gpu-known"),
+        pytest.param(
+            GEMMA,
+            "b200",
+            {"kv_cache_dtype": "nvfp4", "attention_backend": "triton"},
+            "precision.kv-nvfp4",
+            id="nvfp4-on-triton",
+        ),
+        pytest.param(GEMMA, "rtx_pro_6000", {"kv_cache_dtype": "nvfp4"}, "precision.kv-nvfp4", id="gemmas-triton"),
+        pytest.param(
+            GEMMA,
+            "b200",
+            {"kv_cache_dtype": "nvfp4", "decode_attention_backend": "triton"},
+            "precision.kv-nvfp4",
+            id="nvfp4-decoded-elsewhere",
+        ),
+        pytest.param(V3, "b200", {"kv_cache_dtype": "nvfp4"}, "precision.kv-nvfp4", id="nvfp4-mla-default"),
+        pytest.param(
+            V3, "b200", {"kv_cache_dtype": "nvfp4", "attention_backend": "flashinfer"}, None, id="near-miss-mla"
+        ),
+        pytest.param(
+            V3,
+            "b200",
+            {"kv_cache_dtype": "nvfp4", "attention_backend": "flashinfer", "speculative_algorithm": "NGRAM"},
+            "precision.kv-nvfp4",
+            id="nvfp4-broad-ngram",
+        ),
+        pytest.param(V3, "h200", {"kv_cache_dtype": "fp4_mx_block16"}, "precision.kv-fp4", id="fp4-on-fa3"),
+        pytest.param(
+            V3,
+            "h200",
+            {"kv_cache_dtype": "fp4_mx_block16", "attention_backend": "flashinfer"},
+            None,
+            id="near-miss-fp4",
+        ),
+        pytest.param(GEMMA, "h200", {"kv_cache_dtype": "fp4_mx_block16"}, None, id="near-miss-fp4-gemma"),
+        pytest.param(
+            GEMMA,
+            "h200",
+            {"kv_cache_dtype": "fp4_mx_block16", "attention_backend": "fa4"},
+            "precision.kv-fp4",
+            id="fp4-gemma-fa4",
+        ),
+    ],
+)
+def test_small_formats_need_their_gpu_and_kernels(
+    architecture: str, gpu: str | None, asked: dict[str, str], rule: str | None
+) -> None:
+    given = launch(architecture, **asked, **({"gpu": gpu} if gpu else {}))
+    found = [f.rule for rule in (precision.blackwells_formats, precision.fp4_blocks) for f in rule(given)]
+    assert found == ([rule] if rule else [])

@@ -70,3 +70,23 @@ def test_a_long_context_is_tried_with_a_long_prompt(context: int | None, tried: 
     asked = launch(V4, context_length=context, speculative_algorithm="DSPARK", workload=workload)
     assert said(prefill.canary(asked)) == [("prefill.canary", "warn", "workload.canary_prompt_tokens")] * found
     assert not said(prefill.canary(launch(V4, context_length=context, workload=workload)))
+
+
+_MULTIPLEXED = {"enable_pdmux": True, "chunked_prefill_size": -1, "disable_overlap_schedule": True}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        pytest.param({"enable_pdmux": True}, "chunks of a prompt or with the overlap schedule", id="bare"),
+        pytest.param({**_MULTIPLEXED, "chunked_prefill_size": 8192}, "chunks of a prompt", id="chunks"),
+        pytest.param({**_MULTIPLEXED, "disable_overlap_schedule": None}, "the overlap schedule", id="overlap"),
+        pytest.param({**_MULTIPLEXED, "pp_size": 2}, "pipeline stages", id="stages"),
+        pytest.param({**_MULTIPLEXED, "disaggregation_mode": "prefill"}, "a role of its own", id="role"),
+        pytest.param(_MULTIPLEXED, None, id="near-miss-alone"),
+        pytest.param({"enable_pdmux": False}, None, id="near-miss-off"),
+    ],
+)
+def test_prefill_and_decode_on_one_gpu_go_with_little_else(asked: dict[str, Any], says: str | None) -> None:
+    found = [finding.sentence() for finding in prefill.multiplexed(launch(**asked))]
+    assert [says in sentence for sentence in found] == ([True] if says else [])
