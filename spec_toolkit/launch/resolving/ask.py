@@ -25,13 +25,13 @@ from sglang.srt.arg_groups.overrides import (
 )
 from sglang.srt.server_args import prepare_server_args
 
+from spec_toolkit.engine.secrets import SECRET, SECRET_DESTINATIONS
 from spec_toolkit.launch.resolving import absent, described_gpu
 
 # What the engine says no with. Anything else is a fault of it, or of what stands in for the GPU.
 _REFUSALS = (ValueError, AssertionError, NotImplementedError, RuntimeError)
 # What hooks of other processes import beside the one that is wanted here.
 _NOT_RESOLVING = ("sglang.srt.managers", "sglang.srt.models", "sglang.srt.entrypoints")
-_SECRET = ("api_key", "admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b", "watermark_config")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -143,7 +143,7 @@ def _told(arguments: Any) -> dict[str, Any]:
     said: dict[str, Any] = _plain(arguments.resolved_dict())
     if arguments.random_seed is None:
         del said["random_seed"]
-    return said | {name: "***" for name in _SECRET if said.get(name) is not None}
+    return said | {name: SECRET for name in SECRET_DESTINATIONS if said.get(name) is not None}
 
 
 def _plain(value: Any) -> Any:
