@@ -25,7 +25,7 @@ _KV = "kv_cache_dtype"
 _OPEN = frozenset({None, "auto"})
 _OLDER = frozenset({Generation.AMPERE, Generation.HOPPER})
 _NVFP4_PREFILL = frozenset({"flashinfer", "trtllm_mha"})
-_NVFP4_DRAFTS = frozenset({"EAGLE", "EAGLE3", "NGRAM"})
+_NVFP4_DRAFTS = frozenset({"EAGLE", "EAGLE3", "NEXTN", "NGRAM"})
 _OTHER = "Write fp8_e4m3, or leave it out."
 
 
@@ -79,7 +79,7 @@ def _nvfp4(situation: Situation, generation: Generation | None) -> Iterator[Find
         found = f"is nvfp4, decoded by {asked.decode_attention_backend}"
         yield refuse("precision.kv-nvfp4", _KV, found, "trtllm_mha alone decodes over it", _OTHER)
     elif generation is Generation.BLACKWELL and asked.speculates:
-        algorithm = resolved.algorithm_of(situation)
+        algorithm = (asked.speculative_algorithm or "").upper()  # as written: an assistant under NEXTN is taken
         broad = algorithm == "NGRAM" and asked.speculative_ngram_max_bfs_breadth != 1
         if broad or algorithm not in _NVFP4_DRAFTS:
             why = "drafts are verified over it as a chain, by EAGLE, EAGLE3, and NGRAM with speculative_ngram_max_bfs_breadth 1"

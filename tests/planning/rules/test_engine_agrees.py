@@ -45,7 +45,6 @@ TREE = {**CHAIN, "speculative_eagle_topk": 2, "speculative_num_draft_tokens": 4}
 NGRAM = {"speculative_algorithm": "NGRAM"}
 DSPARK = {"speculative_algorithm": "DSPARK"}
 FROZEN = {**CHAIN, "speculative_algorithm": "NEXTN", "speculative_num_draft_tokens": 4}
-_NVFP4 = "precision.kv-nvfp4"
 DP8 = {"tp_size": 8, "attn_dp_size": 8}
 
 
@@ -221,12 +220,12 @@ TABLE = (
         "precision.kv-nvfp4",
         gpu="b200",
     ),
-    Launch("gemma-nvfp4-cache-assistant", "gemma", {**FROZEN, "kv_cache_dtype": "nvfp4"}, _NVFP4, gpu="b200"),
+    Launch("gemma-nvfp4-cache-assistant", "gemma", {**FROZEN, "kv_cache_dtype": "nvfp4"}, gpu="b200"),
     Launch(
         "v3-nvfp4-cache-ngram",
         "v3",
         {**NGRAM, "kv_cache_dtype": "nvfp4", "attention_backend": "flashinfer"},
-        _NVFP4,
+        "precision.kv-nvfp4",
         gpu="b200",
     ),
     Launch("v3-fp4-blocks", "v3", {"kv_cache_dtype": "fp4_mx_block16"}, "precision.kv-fp4"),
