@@ -12,12 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spec_toolkit.engine.arguments import Arguments
-from spec_toolkit.errors import FactsError, Finding, RecipeError, Verdict
+from spec_toolkit.errors import FactsError, Finding, RecipeError, Verdict, note, warn
 from spec_toolkit.facts.model import Model, Origin
 from spec_toolkit.facts.read_model import known_model, read_model
 from spec_toolkit.facts.records import Tables
 from spec_toolkit.planning.deployed import Deployed
-from spec_toolkit.planning.finding import note, warn
 from spec_toolkit.planning.judge import judge_command
 from spec_toolkit.planning.judge_around import judge_group, judge_pair, judge_pod
 from spec_toolkit.planning.naming import in_command

@@ -7,9 +7,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from spec_toolkit.engine.arguments import Arguments
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, note, refuse, warn
 from spec_toolkit.launch.resolving.records import Answer, Decided, Outcome, Question, Stage
-from spec_toolkit.planning.finding import note, refuse, warn
 
 _CPU_ATTENTION = frozenset({"intel_amx", "torch_native"})
 # Asked under one name, answered under several: a method of the engine's that stands for another, by what is asked.

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, warn
 from spec_toolkit.launch.resolving.records import Decided
 from spec_toolkit.planning.captured import chunk_tokens
-from spec_toolkit.planning.finding import warn
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.planning.rules.resolved import backends_of, is_adaptive, kv_word
 

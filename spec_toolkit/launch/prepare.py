@@ -13,14 +13,13 @@ from spec_toolkit.engine.patches import (
     read_patches,
     verify,
 )
-from spec_toolkit.errors import EngineError, FactsError, Finding, RecipeError, Verdict
+from spec_toolkit.errors import EngineError, FactsError, Finding, RecipeError, Verdict, warn
 from spec_toolkit.facts.checkpoint import content_hash, model_folder, read_checkpoint
 from spec_toolkit.facts.evidence import Evidence, read_evidence
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.facts.machine import read_machine
 from spec_toolkit.facts.read_model import read_model
 from spec_toolkit.facts.records import Checkpoint, Tables
-from spec_toolkit.planning.finding import warn
 from spec_toolkit.planning.plan import Known, Plan, make_plan
 from spec_toolkit.planning.rules.machine import machine_findings
 from spec_toolkit.recipe.load import LoadedRecipe, load_recipe

@@ -3,8 +3,8 @@
 import pytest
 
 from spec_toolkit.engine.arguments import Arguments
+from spec_toolkit.errors import warn
 from spec_toolkit.planning import naming
-from spec_toolkit.planning.finding import warn
 from spec_toolkit.recipe.schema import ExtraArg, Recipe
 
 

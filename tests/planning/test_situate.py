@@ -1,5 +1,5 @@
 from spec_toolkit.engine.arguments import Arguments
-from spec_toolkit.planning.finding import correct, refuse
+from spec_toolkit.errors import correct, refuse
 from spec_toolkit.planning.situate import corrected
 
 

@@ -8,8 +8,7 @@ would not have sampled. Read in SGLang 0.5.23.
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import refuse, warn
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.situation import Situation
 from spec_toolkit.terms import LOSSY

@@ -5,7 +5,7 @@ The inequalities themselves are in `planning.admission`; here each that does not
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Change, Finding
+from spec_toolkit.errors import Change, Finding, correct, note, refuse, warn
 from spec_toolkit.planning.admission import (
     Admission,
     Dispatch,
@@ -15,7 +15,6 @@ from spec_toolkit.planning.admission import (
     sent_tokens,
 )
 from spec_toolkit.planning.captured import alignment, has_decode_graphs, ladder_with
-from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.memory.rounds import widths_of
 from spec_toolkit.planning.rules.graphs import round_up
 from spec_toolkit.planning.situation import Situation

@@ -9,8 +9,7 @@ DeepSeek V4's own check runs before that. Read in SGLang 0.5.23: `arg_groups/spe
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.errors import Finding, correct, note, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Family
 from spec_toolkit.planning.rules.version import release_of

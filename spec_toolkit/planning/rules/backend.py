@@ -8,8 +8,7 @@ rest it refuses when it builds the backend, minutes later, or at the first reque
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import EAGLE_FAMILY, Family, Generation
 from spec_toolkit.planning.situation import Situation

@@ -6,8 +6,7 @@ What comes back from the host must bring the draft's KV with it, or drafts are m
 import json
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import refuse, warn
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.version import is_after, is_before, is_same
 from spec_toolkit.planning.situation import Situation

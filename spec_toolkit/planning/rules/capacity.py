@@ -7,10 +7,9 @@ say nothing; what they refuse is too large by what is known alone.
 import math
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, note, refuse, warn
 from spec_toolkit.planning.admission import derive_admission
 from spec_toolkit.planning.chosen import memory_mib, requests_of
-from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.memory.caps import Becomes, Excess, Outcome, judge
 from spec_toolkit.planning.memory.launched import outside_of
 from spec_toolkit.planning.memory.ledger import DRAFT, RESERVE, STATE, TARGET, Ledger, fits

@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.planning.deployed import Deployed
-from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.situation import Situation
 from spec_toolkit.recipe.manifest import Budget
 

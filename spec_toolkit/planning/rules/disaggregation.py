@@ -8,9 +8,8 @@ and for GLM-5.2 the indices that its steps share, come with the request). It com
 from collections.abc import Iterator
 from itertools import chain
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.facts.model import DsaAttention
-from spec_toolkit.planning.finding import refuse, warn
 from spec_toolkit.planning.rules.resolved import Family, algorithm_of, branches_of, family_of, kv_word, page_tokens
 from spec_toolkit.planning.situation import Situation
 

@@ -7,9 +7,8 @@ them; but the draft takes the target's MoE kernels over. On ROCm it takes Triton
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, warn
 from spec_toolkit.facts.model import Weights
-from spec_toolkit.planning.finding import correct, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Family, Generation
 from spec_toolkit.planning.situation import Situation

@@ -6,8 +6,7 @@ Read in SGLang 0.5.23: `_handle_dspark`, `_handle_dflash`, `_handle_eagle_family
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.parallel import dp_field
 from spec_toolkit.planning.rules.version import is_before

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.planning.deployed import Deployed
-from spec_toolkit.planning.finding import correct, refuse, warn
 
 _UNLISTED_SECONDS = 5  # until every proxy has taken a pod that ends off its list; C117
 

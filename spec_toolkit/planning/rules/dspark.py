@@ -6,8 +6,7 @@ answered wrongly and said nothing; on compute capability 12 they did not start, 
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.planning.rules.pairing import asked_algorithm
 from spec_toolkit.planning.rules.resolved import has_draft_of_its_own
 from spec_toolkit.planning.situation import Situation

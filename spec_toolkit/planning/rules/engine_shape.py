@@ -8,8 +8,7 @@ V4's check of topk runs before that, and before a Gemma 4 assistant nothing is f
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, refuse, warn
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import CHAIN_OR_TREE, Family
 from spec_toolkit.planning.rules.shape import largest_tree

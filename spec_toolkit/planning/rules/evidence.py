@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, note, warn
 from spec_toolkit.facts.evidence import DraftMeasured, Evidence, Prompts, Row
-from spec_toolkit.planning.finding import note, warn
 from spec_toolkit.planning.rules.shape import Shape
 from spec_toolkit.planning.speed.depth import best_depth, marginal_costs
 from spec_toolkit.planning.speed.speedup import Point, points, turns

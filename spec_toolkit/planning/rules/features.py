@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, note, refuse, warn
 from spec_toolkit.facts.model import Model
 from spec_toolkit.facts.records import EngineFacts
 from spec_toolkit.planning.extra_arguments import misread
-from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.rules.pairing import ASSISTANTS
 from spec_toolkit.planning.rules.shape import STEPPING
 from spec_toolkit.recipe.schema import Draft, Recipe

@@ -6,9 +6,8 @@ layers/quantization/marlin_utils.py.
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.facts.model import Model, Quantization, Weights
-from spec_toolkit.planning.finding import refuse, warn
 from spec_toolkit.planning.situation import Situation
 
 # Formats that exist only as a checkpoint: the flag reads them, it makes none. (`fp8` and some others quantise while they load.)

@@ -9,9 +9,8 @@ computed also want a batch that divides among them: the engine leaves out other 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, note, refuse
 from spec_toolkit.facts.records import EngineFacts, ModelFacts, Rung
-from spec_toolkit.planning.finding import correct, note, refuse
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.terms import Method
 

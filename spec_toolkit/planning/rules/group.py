@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import asdict
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import refuse
+from spec_toolkit.errors import Finding, refuse
 from spec_toolkit.planning.situation import Situation
 
 # What is a rank's own, or only the leader's to use: it answers clients, and tells them its name.

@@ -7,9 +7,8 @@ Read in the engine: models/deepseek_common/deepseek_weight_loader.py, models/*_n
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.facts.model import Model, Weights
-from spec_toolkit.planning.finding import refuse, warn
 from spec_toolkit.planning.rules.pairing import NEEDS_ASSISTANT, asked_algorithm
 from spec_toolkit.planning.rules.resolved import has_draft_of_its_own
 from spec_toolkit.planning.situation import Situation

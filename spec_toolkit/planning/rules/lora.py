@@ -7,8 +7,7 @@ Read in SGLang 0.5.23: `arg_groups/lora_hook.py`, which runs after the parser an
 from collections.abc import Iterator
 
 from spec_toolkit.engine.arguments import Arguments
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import refuse, warn
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.version import is_before
 from spec_toolkit.planning.situation import Situation

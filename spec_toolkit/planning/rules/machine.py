@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, note, refuse, warn
 from spec_toolkit.facts.checkpoint import is_folder
 from spec_toolkit.facts.records import Machine, Tables
-from spec_toolkit.planning.finding import note, refuse, warn
 from spec_toolkit.recipe.schema import Hardware, Recipe
 
 

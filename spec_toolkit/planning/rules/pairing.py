@@ -7,9 +7,8 @@ models/gemma4_mtp.py (what it multiplies), speculative/standalone_worker_v2.py (
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.facts.model import Model
-from spec_toolkit.planning.finding import refuse, warn
 from spec_toolkit.planning.rules.positions import STRETCHES, is_stretched
 from spec_toolkit.planning.situation import Situation
 

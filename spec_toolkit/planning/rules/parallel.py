@@ -6,9 +6,8 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, note, refuse, warn
 from spec_toolkit.facts.model import DsaAttention, WindowedAttention
-from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Generation
 from spec_toolkit.planning.situation import Situation

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, note, refuse
 from spec_toolkit.facts.records import Checkpoint, EngineFacts
-from spec_toolkit.planning.finding import note, refuse
 from spec_toolkit.recipe.schema import Recipe
 
 

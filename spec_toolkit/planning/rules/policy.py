@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import correct, note, refuse, warn
+from spec_toolkit.errors import Finding, correct, note, refuse, warn
 from spec_toolkit.planning.rules.shape import STEPPING, Shape
 from spec_toolkit.planning.runtime import derive_steps, reduced_steps, why_one_depth
 from spec_toolkit.recipe.schema import Draft, Policy, Recipe

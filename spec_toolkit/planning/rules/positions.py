@@ -7,8 +7,7 @@ The engine refuses a longer context while it reads its arguments, unless a varia
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import refuse, warn
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.planning.situation import Situation
 
 REFUSED_BY_ENGINE = frozenset({"positions.context"})

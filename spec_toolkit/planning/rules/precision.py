@@ -6,9 +6,8 @@ Read in SGLang 0.5.23: `_dsa_kv_cache_dtype_default`, `_deepseek_v4_kv_cache_dty
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.facts.model import Model
-from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.rules.resolved import Family, Generation
 from spec_toolkit.planning.situation import Situation

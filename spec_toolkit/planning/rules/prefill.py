@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import refuse, warn
+from spec_toolkit.errors import Finding, refuse, warn
 from spec_toolkit.planning.rules import resolved
 from spec_toolkit.planning.situation import Situation
 

@@ -6,9 +6,8 @@ steps of one second, for 20 s unless SGLANG_HEALTH_CHECK_TIMEOUT says otherwise;
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, note, refuse, warn
 from spec_toolkit.planning.deployed import Deployed
-from spec_toolkit.planning.finding import correct, note, refuse, warn
 from spec_toolkit.recipe.manifest import Probe
 from spec_toolkit.recipe.schema import Policy
 

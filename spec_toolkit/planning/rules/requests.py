@@ -7,8 +7,7 @@ applied at all; without it the additive ones are, and the multiplying one meets 
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
-from spec_toolkit.planning.finding import warn
+from spec_toolkit.errors import Finding, warn
 from spec_toolkit.planning.rules.resolved import algorithm_of
 from spec_toolkit.planning.situation import Situation
 

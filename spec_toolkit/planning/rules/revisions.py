@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, refuse, warn
 from spec_toolkit.facts.checkpoint import is_folder
-from spec_toolkit.planning.finding import correct, refuse, warn
 from spec_toolkit.planning.situation import Situation
 
 

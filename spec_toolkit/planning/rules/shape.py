@@ -8,9 +8,8 @@ block draft (dspark) has no steps: one pass drafts a block, and the block with i
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spec_toolkit.errors import Finding
+from spec_toolkit.errors import Finding, correct, refuse
 from spec_toolkit.facts.records import ModelFacts
-from spec_toolkit.planning.finding import correct, refuse
 from spec_toolkit.recipe.schema import Draft
 from spec_toolkit.terms import Method
 

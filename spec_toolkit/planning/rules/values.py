@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from spec_toolkit.errors import Finding, Verdict
-from spec_toolkit.planning.finding import refuse, warn
+from spec_toolkit.errors import Finding, Verdict, refuse, warn
 from spec_toolkit.planning.situation import Situation
 
 # The engine's whole flag table is read for a word, and most launches have none: it is imported where one is there.
