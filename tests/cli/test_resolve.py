@@ -33,7 +33,7 @@ def toolkit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         pytest.param(["--command", COMMAND], 2, "needs --gpu", id="no-gpu"),
         pytest.param(["deepseek_v3_h20"], 2, "Did you mean 'deepseek_v3_h200'", id="recipe"),
         pytest.param(["--command", "ls -l", "--gpu", "h200"], 2, "[command.", id="no-launch"),
-        pytest.param(["--command", COMMAND, "--gpu", "h2000"], 3, "[resolve.unknown-gpu]", id="gpu"),
+        pytest.param(["--command", COMMAND, "--gpu", "h2000"], 2, "[check.unknown-gpu]", id="gpu"),
         pytest.param(
             ["--command", COMMAND.replace("0324", "9"), "--gpu", "h200"], 3, "[resolve.unknown-model]", id="model"
         ),
