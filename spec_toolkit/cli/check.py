@@ -40,34 +40,34 @@ def command(  # noqa: PLR0913 - one argument an option
 
 
 def _recipe(name: str, *, as_json: bool) -> int:
-    from spec_toolkit.launch.prepare import plan_recipe  # noqa: PLC0415 - see above
+    from spec_toolkit.launch.planned import plan_recipe  # noqa: PLC0415 - see above
     from spec_toolkit.recipe.catalogue import find_recipe  # noqa: PLC0415 - see above
-    from spec_toolkit.report import text  # noqa: PLC0415 - see above
+    from spec_toolkit.report import said  # noqa: PLC0415 - see above
 
     _, plan = plan_recipe(find_recipe(name))
     if as_json:
         from spec_toolkit.report import asked as report  # noqa: PLC0415 - see above
 
-        click.echo(text.as_json([report.of_plan(plan)]))
+        click.echo(said.as_json([report.of_plan(plan)]))
     else:
-        click.echo(text.check(plan))
+        click.echo(said.check(plan))
     return 0 if plan.may_launch else 1
 
 
 def _launches(
-    pasted: str | None, manifest: str | None, said: tuple[str | None, int | None, int | None], *, as_json: bool
+    pasted: str | None, manifest: str | None, given: tuple[str | None, int | None, int | None], *, as_json: bool
 ) -> int:
     from spec_toolkit.cli.launches import of_command, of_manifest  # noqa: PLC0415 - see above
     from spec_toolkit.facts.known import load_tables  # noqa: PLC0415 - see above
     from spec_toolkit.launch.asked import Given, check_commands, check_pods  # noqa: PLC0415 - see above
     from spec_toolkit.report import asked as report  # noqa: PLC0415 - see above
-    from spec_toolkit.report import text  # noqa: PLC0415 - see above
+    from spec_toolkit.report import said  # noqa: PLC0415 - see above
 
-    gpu, count, nodes = said
+    gpu, count, nodes = given
     machines = Given(gpu=gpu, count=count, nodes=nodes)
     if pasted is not None:
         found = check_commands(of_command(pasted), machines, load_tables())
     else:
         found = check_pods(of_manifest(str(manifest)), machines, load_tables())
-    click.echo(text.as_json(report.of_launches(found)) if as_json else report.checked(found))
+    click.echo(said.as_json(report.of_launches(found)) if as_json else report.checked(found))
     return 0 if all(each.may_launch for each in found) else 1

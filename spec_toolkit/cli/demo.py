@@ -16,7 +16,7 @@ from spec_toolkit.launch.prepare import prepare
 from spec_toolkit.launch.start import start
 from spec_toolkit.prove.buckets import HeldOut, measure, read_held_out
 from spec_toolkit.recipe.catalogue import find_recipe
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 from spec_toolkit.report.buckets import table
 from spec_toolkit.report.progress import progress, show_until
 
@@ -38,7 +38,7 @@ def command() -> int:
     folder = folder_of(NAME)
     refused = [finding for finding in ready.findings if finding.verdict is Verdict.REFUSE]
     if refused:
-        click.echo(text.findings(refused), err=True)
+        click.echo(said.findings(refused), err=True)
         return 3
     click.echo(f"$ spec-toolkit deploy {RECIPE}")
     leash = start(folder, ready, replace=True)  # closes with this process, which then ends the engine

@@ -13,7 +13,7 @@ from spec_toolkit.launch.prepare import Prepared, prepare
 from spec_toolkit.launch.spec import as_shell
 from spec_toolkit.launch.start import dry_run, release, start
 from spec_toolkit.recipe.catalogue import find_recipe
-from spec_toolkit.report import text
+from spec_toolkit.report import said, text
 from spec_toolkit.report.progress import progress, show_until
 
 
@@ -53,7 +53,7 @@ def command(  # noqa: PLR0913 - one argument an option
     folder = folder_of(ready.plan.name if name is None else name)
     if as_json and (dry or ready.machine or not ready.plan.may_launch):
         would = dry_run(folder, ready) if ready.plan.may_launch else None
-        click.echo(text.as_json({"findings": (*ready.findings, *door.findings()), "launch": would}))
+        click.echo(said.as_json({"findings": (*ready.findings, *door.findings()), "launch": would}))
     else:
         _say_findings((*ready.findings, *door.findings()), as_json=as_json)
     if not ready.plan.may_launch:
@@ -70,15 +70,15 @@ def command(  # noqa: PLR0913 - one argument an option
 
 def _say_findings(findings: tuple[Finding, ...], *, as_json: bool) -> None:
     if as_json and findings:
-        click.echo(text.as_json({"findings": findings}))
+        click.echo(said.as_json({"findings": findings}))
     elif findings:
-        click.echo(text.findings(findings), err=True)
+        click.echo(said.findings(findings), err=True)
 
 
 def _already(status: Status, ready: Prepared, *, as_json: bool) -> int:
     """0 only where what was asked for serves: `deploy --detach X && use X` must be able to rely on it."""
     same = status.recipe_sha256 == ready.loaded.sha256
-    click.echo(text.as_json(status) if as_json else text.already(status, same_recipe=same))
+    click.echo(said.as_json(status) if as_json else text.already(status, same_recipe=same))
     return 0 if same and status.serves else 1
 
 
@@ -89,11 +89,11 @@ def _run(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> int:
         # A second one leaves at once; the leash then closes with this process, which makes the supervisor hurry.
         click.echo("stopping: running requests may finish; Ctrl-C again does not wait for them", err=True)
         event = stop(folder)
-        click.echo(text.as_json(event) if as_json else text.event_line(event), err=not as_json)
+        click.echo(said.as_json(event) if as_json else text.event_line(event), err=not as_json)
     if event.kind is Kind.READY:
         return 0
     if as_json:
-        click.echo(text.as_json(look(folder)))
+        click.echo(said.as_json(look(folder)))
     if event.kind is not Kind.STOPPED:
         return 3
     return 0 if any(each.kind is Kind.READY for each in folder.events()) and not detach else 1
@@ -107,7 +107,7 @@ def _watch(folder: Folder, leash: int, *, detach: bool, as_json: bool) -> Event:
     if event.kind is not Kind.READY:
         return event
     status = look(folder)
-    click.echo(text.as_json(status) if as_json else text.serving(status))
+    click.echo(said.as_json(status) if as_json else text.serving(status))
     sys.stdout.flush()
     if detach and release(leash):
         return event

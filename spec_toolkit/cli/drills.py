@@ -17,7 +17,7 @@ from spec_toolkit.prove.drills.outcome import Outcome
 from spec_toolkit.prove.drills.run import run_drills
 from spec_toolkit.prove.drills.scenes import DRILLS, Asks, make_asks
 from spec_toolkit.recipe.catalogue import find_recipe
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 from spec_toolkit.report.drills import moment_line, outcome_lines
 from spec_toolkit.report.progress import progress, show_until
 
@@ -48,7 +48,7 @@ def command(names: tuple[str, ...], *, as_json: bool) -> int:
     ready = prepare(find_recipe(RECIPE))
     refused = [finding for finding in ready.findings if finding.verdict is Verdict.REFUSE]
     if refused:
-        click.echo(text.findings(refused), err=True)
+        click.echo(said.findings(refused), err=True)
         return 3
     folder = folder_of(NAME)
     if folder.has_owner():
@@ -86,5 +86,5 @@ async def _run(names: tuple[str, ...], folder: Folder, status: Status, asks: Ask
     )
     async for outcome in drills:
         outcomes.append(outcome)
-        click.echo(text.as_json(outcome) if as_json else outcome_lines(outcome, status.labels))
+        click.echo(said.as_json(outcome) if as_json else outcome_lines(outcome, status.labels))
     return all(outcome.passed for outcome in outcomes)

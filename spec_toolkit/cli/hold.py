@@ -3,7 +3,7 @@
 import click
 
 from spec_toolkit.launch.deployment import existing
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 from spec_toolkit.sidecar.hold import pin
 
 
@@ -25,6 +25,6 @@ def command(name: str, rung: str, *, as_json: bool) -> int:
     """
     held = pin(existing(name), rung)
     click.echo(
-        text.as_json(held) if as_json else f"{name}: to be held at {held.rung}. See `spec-toolkit status {name}`."
+        said.as_json(held) if as_json else f"{name}: to be held at {held.rung}. See `spec-toolkit status {name}`."
     )
     return 0

@@ -9,7 +9,7 @@ from spec_toolkit.cli.options import launch_options, one_of
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.asked import Given
 from spec_toolkit.launch.begin import begin, write_new
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 
 
 @click.command()
@@ -45,7 +45,7 @@ def command(  # noqa: PLR0913 - one argument an option
     if len(launches) > 1:
         click.echo(f"It holds {len(launches)} launches; the recipe is of the first.", err=True)
     begun = begin(launches[0], pods[0] if pods else None, machines, tables)
-    click.echo(text.findings(begun.findings), err=True, nl=bool(begun.findings))
+    click.echo(said.findings(begun.findings), err=True, nl=bool(begun.findings))
     if begun.text is None:
         return 1
     if out is None:

@@ -3,10 +3,10 @@
 import click
 
 from spec_toolkit.facts.known import load_tables
-from spec_toolkit.launch.prepare import plan_recipe
+from spec_toolkit.launch.planned import plan_recipe
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.report import plan as report
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 
 
 @click.command()
@@ -22,5 +22,5 @@ def command(recipe: str, *, as_json: bool) -> int:
     Asks neither a GPU nor the hub, and says of each figure how it is known. Exit 0 nothing to refuse, 1 refused, 2 the file is no recipe.
     """
     _, plan = plan_recipe(find_recipe(recipe))
-    click.echo(text.as_json(report.shown(plan, load_tables())) if as_json else report.plan(plan))
+    click.echo(said.as_json(report.shown(plan, load_tables())) if as_json else report.plan(plan))
     return 0 if plan.may_launch else 1

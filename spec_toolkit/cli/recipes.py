@@ -2,11 +2,11 @@
 
 import click
 
-from spec_toolkit.launch.prepare import plan_recipe
+from spec_toolkit.launch.planned import plan_recipe
 from spec_toolkit.recipe.catalogue import find_recipe, name_of
 from spec_toolkit.recipe.page import shipped_recipes
 from spec_toolkit.report import recipes as report
-from spec_toolkit.report.text import as_json as to_json
+from spec_toolkit.report.said import as_json as to_json
 
 
 @click.group(invoke_without_command=True)

@@ -3,7 +3,7 @@
 import click
 
 from spec_toolkit.launch.deployment import existing
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 from spec_toolkit.sidecar.hold import unpin
 
 
@@ -21,6 +21,6 @@ def command(name: str, *, as_json: bool) -> int:
     Releasing what is not held is fine.
     """
     released = unpin(existing(name))
-    said = f"{name}: released from {released.rung}." if released else f"{name}: was not held."
-    click.echo(text.as_json(released) if as_json else said)
+    told = f"{name}: released from {released.rung}." if released else f"{name}: was not held."
+    click.echo(said.as_json(released) if as_json else told)
     return 0

@@ -3,7 +3,7 @@
 import click
 
 from spec_toolkit.launch.deployment import Folder, existing, known
-from spec_toolkit.report import text
+from spec_toolkit.report import said, text
 from spec_toolkit.report.policy import policy_lines
 from spec_toolkit.report.standing import as_record, read_standing
 from spec_toolkit.report.watch import watch
@@ -30,7 +30,7 @@ def command(name: str | None, *, watches: bool, as_json: bool) -> int:
         return _watch(folders, as_json=as_json)
     standings = [read_standing(folder) for folder in folders]
     if as_json:
-        click.echo(text.as_json([as_record(standing) for standing in standings]))
+        click.echo(said.as_json([as_record(standing) for standing in standings]))
     for standing in () if as_json else standings:
         click.echo("\n".join([text.status_lines([standing.status]), *policy_lines(standing)]))
     if not standings and not as_json:

@@ -5,7 +5,7 @@ import click
 from spec_toolkit.launch.deployment import existing
 from spec_toolkit.launch.ending import stop
 from spec_toolkit.launch.events import Kind
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 
 
 @click.command()
@@ -20,5 +20,5 @@ def command(name: str, *, as_json: bool) -> int:
     Stopping what is already stopped is fine. Exit 1 where it had failed before it was stopped.
     """
     last = stop(existing(name))
-    click.echo(text.as_json(last) if as_json else f"{name}: {last.text}")
+    click.echo(said.as_json(last) if as_json else f"{name}: {last.text}")
     return 0 if last.kind is Kind.STOPPED else 1

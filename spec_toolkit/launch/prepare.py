@@ -13,20 +13,17 @@ from spec_toolkit.engine.patches import (
     read_patches,
     verify,
 )
-from spec_toolkit.errors import EngineError, FactsError, Finding, RecipeError, Verdict, warn
-from spec_toolkit.facts.checkpoint import content_hash, model_folder, read_checkpoint
-from spec_toolkit.facts.evidence import Evidence, read_evidence
+from spec_toolkit.errors import EngineError, FactsError, Finding, RecipeError, Verdict
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.facts.machine import read_machine
-from spec_toolkit.facts.read_model import read_model
 from spec_toolkit.facts.records import Checkpoint, Tables
-from spec_toolkit.planning.plan import Known, Plan, make_plan
+from spec_toolkit.launch.planned import OUR_ARCHITECTURES, architecture_of, plan_of, read_target
+from spec_toolkit.planning.plan import Plan
 from spec_toolkit.planning.rules.machine import machine_findings
 from spec_toolkit.recipe.load import LoadedRecipe, load_recipe
 from spec_toolkit.shipped import shipped
 
-# Architectures as checkpoints name them, by how they begin.
-_FAMILIES = {"Deepseek": Family.DEEPSEEK, "GlmMoeDsa": Family.GLM5, "Gemma4": Family.GEMMA4}
+_FAMILIES = dict(zip(OUR_ARCHITECTURES, (Family.DEEPSEEK, Family.GLM5, Family.GEMMA4), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,65 +38,26 @@ class Prepared:
         return (*self.plan.findings, *self.machine)
 
 
-def plan_recipe(path: Path) -> tuple[LoadedRecipe, Plan]:
-    """RecipeError or FactsError where there is nothing to plan; whatever else is wrong stands in the plan's findings."""
-    loaded, plan, _ = plan_and_patches(path)
-    return loaded, plan
-
-
 def plan_and_patches(path: Path) -> tuple[LoadedRecipe, Plan, tuple[Patch, ...]]:
     """As `plan_recipe`, with the patches that its engine would load."""
     loaded, tables = load_recipe(path), load_tables()
-    checkpoint = _read_target(loaded)
-    _, plan = _plan(loaded, tables, checkpoint)
-    return loaded, plan, _choose_patches(plan, tables, checkpoint)
+    checkpoint = read_target(loaded)
+    plan = plan_of(loaded, tables, checkpoint)
+    return loaded, plan, patches_of(plan, tables, checkpoint)
 
 
 def prepare(path: Path) -> Prepared:
     loaded, tables = load_recipe(path), load_tables()
-    checkpoint = _read_target(loaded)
-    _, plan = _plan(loaded, tables, checkpoint)
-    patches = _choose_patches(plan, tables, checkpoint)
+    checkpoint = read_target(loaded)
+    plan = plan_of(loaded, tables, checkpoint)
+    patches = patches_of(plan, tables, checkpoint)
     return Prepared(loaded=loaded, plan=plan, patches=patches, machine=tuple(_machine(plan, patches, tables)))
 
 
-def _plan(loaded: LoadedRecipe, tables: Tables, checkpoint: Checkpoint | None) -> tuple[LoadedRecipe, Plan]:
-    revision = loaded.recipe.target.revision or ""
-    # Every byte of the folder is read for its hash: only where the recipe asks for that comparison.
-    content = content_hash(checkpoint.folder) if checkpoint and revision.startswith("sha256:") else None
-    recipe, draft = loaded.recipe, loaded.recipe.draft.model
-    measured, unread = _read_evidence(loaded)
-    known = Known(
-        target=read_model(recipe.target.model, tables),
-        draft=None if draft == "same" else read_model(draft, tables),
-        checkpoint=checkpoint,
-        content=content,
-        evidence=measured,
-        findings=unread,
-    )
-    return loaded, make_plan(loaded, tables, known)
-
-
-def _read_evidence(loaded: LoadedRecipe) -> tuple[Evidence | None, tuple[Finding, ...]]:
-    """Evidence that is not there, or not as it should be, makes a recipe unproven and nothing more."""
-    if loaded.recipe.evidence is None:
-        return None, ()
-    try:
-        return read_evidence(loaded.path.parent / loaded.recipe.evidence), ()
-    except FactsError as error:
-        said = (f"{finding.where}: {finding.found}" for finding in error.findings)
-        return None, tuple(warn("evidence.unread", "evidence", found, remedy="The plan is unproven.") for found in said)
-
-
-def _read_target(loaded: LoadedRecipe) -> Checkpoint | None:
-    folder = model_folder(loaded.recipe.target.model)
-    return read_checkpoint(folder) if folder else None
-
-
-def _choose_patches(plan: Plan, tables: Tables, checkpoint: Checkpoint | None) -> tuple[Patch, ...]:
+def patches_of(plan: Plan, tables: Tables, checkpoint: Checkpoint | None) -> tuple[Patch, ...]:
     recipe = plan.recipe
     folder = patches_folder(shipped("patches"), tables.engine.version)
-    family = _family(recipe.target.model, tables, checkpoint)
+    family = _family(recipe.target.model, architecture_of(plan, tables, checkpoint))
     patches = read_patches(folder)
     try:
         return choose_patches(patches, family=family, rehearsal=recipe.is_rehearsal, requested=recipe.engine.patches)
@@ -107,9 +65,7 @@ def _choose_patches(plan: Plan, tables: Tables, checkpoint: Checkpoint | None) -
         raise RecipeError(*error.findings) from None
 
 
-def _family(model: str, tables: Tables, checkpoint: Checkpoint | None) -> Family:
-    known = tables.model(model)
-    architecture = checkpoint.architecture if checkpoint else known.architecture.v if known else ""
+def _family(model: str, architecture: str) -> Family:
     for beginning, family in _FAMILIES.items():
         if architecture.startswith(beginning):
             return family

@@ -12,7 +12,8 @@ from spec_toolkit.engine.flags import LAUNCH_MODULE, SERVED_KIND, Flag
 from spec_toolkit.engine.secrets import SECRET, is_secret_destination, is_secret_variable, without_secrets
 from spec_toolkit.errors import Finding, RecipeError, refuse, warn
 from spec_toolkit.recipe.config_file import merge_config
-from spec_toolkit.recipe.container import Container, read_container, sglang_of
+from spec_toolkit.recipe.container import Container, read_container
+from spec_toolkit.recipe.image_tag import sglang_of
 from spec_toolkit.recipe.quantity import visible_devices
 from spec_toolkit.recipe.shell import Command, read_script, split_assignment
 

@@ -1,6 +1,5 @@
 """What a `docker run` in front of a launch says: image, environment, GPUs, shared memory. Pure."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +13,6 @@ _COMPOSE = "compose"  # its words name a service
 # Options that stand alone; any other takes the next word, or what is joined to it.
 _ALONE = {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--publish-all", "--no-healthcheck", "--oom-kill-disable", "--quiet", "--sig-proxy", "--replace", "--no-tty", "--no-TTY", "--no-deps", "--service-ports", "--build"}  # fmt: skip
 _ALONE_SHORT = set("ditPqT")
-_VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:(?:\.post|rc|\.dev)\d+)?)(?![\d.])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +35,6 @@ def read_container(words: Sequence[Word]) -> Container | None:
                 has_image = behind[start] != "exec" and _COMPOSE not in behind[:start]
                 return _read_options(words[number + start + 2 :], has_image=has_image)
     return None
-
-
-def sglang_of(image: str | None) -> str | None:
-    """The version in the tag of an image of sglang, which looks like v0.5.23-cu130; None where the tag says none."""
-    name, _, tag = (image or "").partition("@")[0].rpartition(":")
-    match = _VERSION.match(tag) if "sglang" in name and "/" not in tag else None
-    return match[1] if match else None
 
 
 def _read_options(words: Sequence[Word], *, has_image: bool) -> Container:

@@ -8,8 +8,8 @@ from spec_toolkit.engine.command_line.words import Word
 from spec_toolkit.engine.secrets import without_secrets
 from spec_toolkit.errors import Finding, RecipeError, refuse
 from spec_toolkit.recipe.command import CommandLaunch, read_words, words_before
-from spec_toolkit.recipe.container import sglang_of
 from spec_toolkit.recipe.documents import Node
+from spec_toolkit.recipe.image_tag import sglang_of
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _SHELL_VARIABLE = re.compile(r"\$(\{?[A-Za-z_]\w*\}?)")

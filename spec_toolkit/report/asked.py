@@ -10,7 +10,7 @@ from spec_toolkit.launch.asked import Checked
 from spec_toolkit.planning.naming import flag_of
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.recipe.page import hardware_words
-from spec_toolkit.report.text import findings
+from spec_toolkit.report.said import findings
 
 
 class Record(Struct, frozen=True, kw_only=True):

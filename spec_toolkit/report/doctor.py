@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from spec_toolkit.launch.doctor import Health, Line
-from spec_toolkit.report.text import as_json as to_json
+from spec_toolkit.report.said import as_json as to_json
 
 
 def examination(lines: Sequence[Line], *, as_json: bool) -> str:

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from spec_toolkit.engine.patches import Patch, TargetCheck, unproven
-from spec_toolkit.report.text import as_json as to_json
+from spec_toolkit.report.said import as_json as to_json
 
 
 def listing(patches: Sequence[Patch], *, as_json: bool) -> str:

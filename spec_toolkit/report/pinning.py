@@ -1,7 +1,7 @@
 """What became of a recipe's pins, as text and JSON. Pure."""
 
 from spec_toolkit.launch.pinning import Pinned
-from spec_toolkit.report.text import as_json as to_json
+from spec_toolkit.report.said import as_json as to_json
 
 
 def pinned(found: Pinned, *, as_json: bool) -> str:

@@ -16,7 +16,7 @@ from spec_toolkit.planning.memory.ledger import How, Ledger, Line
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.planning.speed.outlook import Outlook
 from spec_toolkit.recipe.page import draft_words, hardware_words
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 
 _GIB = 2**30
 
@@ -82,7 +82,7 @@ def plan(made: Plan) -> str:
         blocks.append(["Graphs of each rank", *_graphs(made.forecast.admission)])
     if made.forecast.outlook is not None:
         blocks.append(["What drafts may be worth", *_outlook(made.forecast.outlook)])
-    blocks.append([text.check(made)])
+    blocks.append([said.check(made)])
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
@@ -162,8 +162,8 @@ def _outlook(outlook: Outlook) -> Iterator[str]:
         yield f"  best depth   {best.num_steps} at batch {best.batch}"
     if not outlook.points:
         yield "  break-even   unknown: no evidence with an autoregressive row for this recipe"
-    for said in outlook.said:
-        yield f"  prior        {said.says} ({said.level.value}, {said.source})"
+    for prior in outlook.said:
+        yield f"  prior        {prior.says} ({prior.level.value}, {prior.source})"
     for touched in outlook.touched:
         yield (
             f"  experts      {touched.requests:,} request{'s' if touched.requests > 1 else ''}: a step touches {touched.by_a_step:.0f}"

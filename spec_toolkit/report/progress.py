@@ -8,7 +8,7 @@ from typing import Protocol, Self
 import click
 
 from spec_toolkit.launch.events import ENDS, Event, Kind
-from spec_toolkit.report import text
+from spec_toolkit.report import said, text
 
 
 class Progress(Protocol):
@@ -22,7 +22,7 @@ class Plain:
 
 class Json:
     def show(self, event: Event) -> None:
-        click.echo(text.as_json(event))
+        click.echo(said.as_json(event))
 
 
 class Terminal:

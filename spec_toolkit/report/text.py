@@ -2,25 +2,10 @@
 
 import json
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from spec_toolkit.errors import Finding, Verdict
-from spec_toolkit.launch.deployment import Status, encode
+from spec_toolkit.launch.deployment import Status
 from spec_toolkit.launch.events import Event, Kind
-from spec_toolkit.planning.plan import Plan
-
-_MARK = {Verdict.REFUSE: "refuse ", Verdict.CORRECT: "correct", Verdict.WARN: "warn   ", Verdict.NOTE: "note   "}
-
-
-def findings(found: Iterable[Finding]) -> str:
-    """One finding a line, its verdict first."""
-    return "\n".join(f"{_MARK[finding.verdict]}  {finding.sentence()}" for finding in found)
-
-
-def as_json(record: Any) -> str:
-    return encode(record).decode()
 
 
 def event_line(event: Event) -> str:
@@ -39,17 +24,6 @@ def curl(address: str) -> str:
     body = {"model": "default", "messages": [{"role": "user", "content": "Tell me about the lamp."}], "max_tokens": 48}
     return (
         f"curl -s {address}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
-    )
-
-
-def check(plan: Plan) -> str:
-    """Findings, and one line that sums them up."""
-    counts = Counter(finding.verdict for finding in plan.findings)
-    summary = ", ".join(f"{count} to {verdict.value}" for verdict, count in counts.items()) or "nothing to say"
-    labels = f" [{', '.join(plan.labels)}]"
-    verdict = "may be launched" if plan.may_launch else "is refused"
-    return "\n".join(
-        [*([findings(plan.findings)] if plan.findings else []), f"{plan.name}{labels} {verdict}: {summary}"]
     )
 
 

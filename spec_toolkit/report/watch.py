@@ -12,8 +12,8 @@ import click
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.ending import ENDED_PHASES
 from spec_toolkit.report.policy import block, what_matters
+from spec_toolkit.report.said import as_json
 from spec_toolkit.report.standing import Standing, as_record, read_standing
-from spec_toolkit.report.text import as_json
 
 _SECONDS = 1.0  # the sidecar writes as often
 

@@ -12,7 +12,7 @@ from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.catalogue import catalogue, find_recipe
 from spec_toolkit.recipe.load import load_recipe, parse_recipe
 from spec_toolkit.report import plan as report
-from spec_toolkit.report import text
+from spec_toolkit.report import said
 
 TABLES = load_tables()
 
@@ -26,7 +26,7 @@ def test_every_recipe_can_be_shown_both_ways(entry) -> None:
     plan = make_plan(load_recipe(entry.path), TABLES)
     shown = report.plan(plan)
     assert plan.recipe.summary in shown
-    record = json.loads(text.as_json(report.shown(plan, TABLES)))
+    record = json.loads(said.as_json(report.shown(plan, TABLES)))
     assert record["may_launch"] is plan.may_launch
     assert len(record["memory"]["lines"]) == len(plan.forecast.ledger.lines)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from spec_toolkit.errors import Finding, note, refuse
 from spec_toolkit.planning.situation import Situation
-from spec_toolkit.recipe.container import sglang_of
+from spec_toolkit.recipe.image_tag import sglang_of
 
 _MOVING = frozenset({"latest", "dev", "nightly", "main", "master", "edge", "stable"})
 
