@@ -12,10 +12,10 @@ from spec_toolkit.engine.command_line.parse import parse_words
 from spec_toolkit.engine.command_line.retired import RETIRED
 from spec_toolkit.engine.command_line.table import flag_table
 from spec_toolkit.engine.command_line.words import Word
+from spec_toolkit.engine.secrets import is_secret_destination
 from spec_toolkit.errors import Verdict
 from spec_toolkit.recipe.config_file import merge_config
 
-SECRETS = {"api_key", "admin_api_key", "ssl_keyfile_password"}
 LINES = 1500
 VALUES = ["8", "0.9", "-1", "-.5", "1e3", "16k", "2Ki", "1.5Ki", "auto", "fa3", "EAGLE", "deepep", "full", "breakable", "a b", "-a b", "", "x=y", "none", "True", "amd"]  # fmt: skip
 CONFIGS = {
@@ -95,6 +95,6 @@ def test_lines_and_config_files_are_read_and_refused_as_the_engine_does(tmp_path
         if "refused" in answer:
             assert refused, (words, answer)
         else:
-            values = {name: "***" if name in SECRETS else value for name, value in answer["values"].items()}
+            values = {name: "***" if is_secret_destination(name) else value for name, value in answer["values"].items()}
             assert not refused, (words, refused)
             assert parsed.values == {name: value for name, value in values.items() if name != "config"}, words
