@@ -6,7 +6,8 @@ from spec_toolkit.errors import FactsError, Finding, warn
 from spec_toolkit.facts.checkpoint import content_hash, model_folder, read_checkpoint
 from spec_toolkit.facts.evidence import Evidence, read_evidence
 from spec_toolkit.facts.known import load_tables
-from spec_toolkit.facts.read_model import read_model
+from spec_toolkit.facts.model import Model
+from spec_toolkit.facts.read_model import known_model, read_model
 from spec_toolkit.facts.records import Checkpoint, Tables
 from spec_toolkit.planning.plan import Known, Plan, make_plan
 from spec_toolkit.recipe.load import LoadedRecipe, load_recipe
@@ -37,17 +38,31 @@ def plan_of(loaded: LoadedRecipe, tables: Tables, checkpoint: Checkpoint | None)
     revision = loaded.recipe.target.revision or ""
     # Every byte of the folder is read for its hash: only where the recipe asks for that comparison.
     content = content_hash(checkpoint.folder) if checkpoint and revision.startswith("sha256:") else None
-    recipe, draft = loaded.recipe, loaded.recipe.draft.model
+    recipe = loaded.recipe
+    draft, unread_draft = _read_draft(recipe.draft.model, tables)
     measured, unread = _read_evidence(loaded)
     known = Known(
         target=read_model(recipe.target.model, tables),
-        draft=None if draft == "same" else read_model(draft, tables),
+        draft=draft,
         checkpoint=checkpoint,
         content=content,
         evidence=measured,
-        findings=unread,
+        findings=(*unread, *unread_draft),
     )
     return make_plan(loaded, tables, known)
+
+
+def _read_draft(name: str, tables: Tables) -> tuple[Model | None, tuple[Finding, ...]]:
+    """A draft that cannot be read costs speculation, not the service: the engine is tried with it, and then without."""
+    if name == "same":
+        return None, ()
+    try:
+        return read_model(name, tables), ()
+    except FactsError as error:
+        found = error.findings[0]
+        why, remedy = "a start with it may fail, and the service then comes up without a draft", found.remedy
+        unread = warn("facts.draft-unread", "draft.model", f"{found.where}: {found.found}", why, remedy)
+        return known_model(name, tables), (unread,)
 
 
 def _read_evidence(loaded: LoadedRecipe) -> tuple[Evidence | None, tuple[Finding, ...]]:
