@@ -13,6 +13,7 @@ from spec_toolkit.launch.resolution import about_command, about_plan, put
 from spec_toolkit.launch.resolving.kept import Wanted, keep
 from spec_toolkit.launch.resolving.records import Resolution
 from spec_toolkit.planning.situate import site_of
+from spec_toolkit.recipe.command import first_launch
 
 
 def ask(wanted: Wanted) -> Resolution:
@@ -29,11 +30,9 @@ def _of_recipe(path: Path) -> Resolution:
 def _of_command(wanted: Wanted) -> Resolution:
     """The first launch of the text, on the machines that `check` takes it for."""
     tables, opened = load_tables(), list[str]()
-    launch, *others = of_command(wanted.command or "", opened.append)
+    launch = first_launch(of_command(wanted.command or "", opened.append))
     machines = machines_for(launch, Given(gpu=wanted.gpu, count=wanted.count, nodes=wanted.nodes), tables)
     site = site_of(tables, machines.gpu, machines.count, machines.nodes)
-    if others:
-        click.echo(f"the command holds {len(others) + 1} launches; the first is asked about", err=True)
     found = put(about_command(launch, tables, site), waiting=_waiting)
     return replace(found, of_tables=found.of_tables and not opened)
 

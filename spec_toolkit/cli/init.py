@@ -9,6 +9,7 @@ from spec_toolkit.cli.options import launch_options, one_of
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.asked import Given
 from spec_toolkit.launch.begin import begin, write_new
+from spec_toolkit.recipe.command import first_launch
 from spec_toolkit.report import said
 
 
@@ -42,9 +43,7 @@ def command(  # noqa: PLR0913 - one argument an option
     machines, tables = Given(gpu=gpu, count=count, nodes=nodes), load_tables()
     pods = of_manifest(manifest) if manifest is not None else ()
     launches = of_command(pasted) if pasted is not None else tuple(pod.launch for pod in pods)
-    if len(launches) > 1:
-        click.echo(f"It holds {len(launches)} launches; the recipe is of the first.", err=True)
-    begun = begin(launches[0], pods[0] if pods else None, machines, tables)
+    begun = begin(first_launch(launches), pods[0] if pods else None, machines, tables)
     click.echo(said.findings(begun.findings), err=True, nl=bool(begun.findings))
     if begun.text is None:
         return 1

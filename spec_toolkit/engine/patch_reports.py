@@ -14,7 +14,6 @@ from spec_toolkit.handover import (
     Report,
     Role,
     decode_report,
-    list_sha256,
     process_name,
     report_folder,
 )
@@ -46,10 +45,6 @@ def read_reports(patch_list: Path) -> tuple[Report, ...]:
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return tuple(reports)
-
-
-def read_list_sha256(patch_list: Path) -> str:
-    return list_sha256(patch_list.read_bytes())
 
 
 def alive(pids: Iterable[int]) -> frozenset[int]:

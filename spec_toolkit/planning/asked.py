@@ -50,10 +50,6 @@ def autoregressive(asked: Arguments) -> Arguments:
     return replace(asked, **{name: None for name in asdict(asked) if name.startswith(_SPECULATIVE)})
 
 
-def is_speculative(name: str) -> bool:
-    return name.startswith(_SPECULATIVE)
-
-
 def _with_draft(asked: Arguments, draft: Draft, shape: Shape | None, steps: tuple[int, ...]) -> Arguments:
     if draft.method is Method.NONE:
         return asked

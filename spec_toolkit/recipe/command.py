@@ -36,23 +36,22 @@ class CommandLaunch:
     findings: tuple[Finding, ...] = ()
 
 
-def read_command(text: str, *, open_file: OpenFile | None = None) -> CommandLaunch:
-    """The first launch of a text; RecipeError where there is none, or the text is no shell's."""
-    launches = read_commands(text, open_file=open_file)
-    first = launches[0]
-    if len(launches) == 1:
-        return first
-    found = f"holds {len(launches)} launches"
-    finding = warn("command.several", "command", found, remedy="Only the first is looked at: paste each by itself.")
-    return replace(first, findings=(*first.findings, finding))
-
-
 def read_commands(text: str, *, open_file: OpenFile | None = None) -> tuple[CommandLaunch, ...]:
     """Every launch of a text; at least one, or RecipeError."""
     launches = tuple(_launches(text, {}, None, open_file, depth=0))
     if not launches:
         raise _no_launch(text)
     return launches
+
+
+def first_launch(launches: Sequence[CommandLaunch]) -> CommandLaunch:
+    """Where one is wanted and a text holds several, the first, which says so."""
+    first, *others = launches
+    if not others:
+        return first
+    found = f"holds {len(launches)} launches"
+    finding = warn("command.several", "command", found, remedy="Only the first is looked at: paste each by itself.")
+    return replace(first, findings=(*first.findings, finding))
 
 
 def read_words(

@@ -13,17 +13,33 @@ Say at a module's top what is to be asked, and ask in the test; the first test t
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.resolve import resolve_many
-from spec_toolkit.launch.resolving.questions import as_argv, describe, model_files
+from spec_toolkit.launch.resolving.questions import describe, model_files
 from spec_toolkit.launch.resolving.records import Answer, Question
 
 DEEPSEEK = "deepseek-ai/DeepSeek-V3-0324"
 _OPEN: list[Question] = []
 _ANSWERED: list[tuple[Question, Answer]] = []
+
+
+def as_argv(asked: Arguments) -> tuple[str, ...]:
+    """Every argument that says something, as the engine spells it."""
+    argv: list[str] = []
+    for name, value in asdict(asked).items():
+        flag = "--" + name.replace("_", "-")
+        if value is None or value is False or name == "others":
+            continue
+        if value is True:
+            argv.append(flag)
+        elif isinstance(value, tuple):
+            argv += [flag, *map(str, value)]
+        else:
+            argv.append(f"{flag}={value}")
+    return tuple(argv)
 
 
 def engine_is_asked(

@@ -7,9 +7,10 @@ from spec_toolkit.errors import RecipeError, Verdict
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.asked import Given, check_commands, check_pods, defaults_for, machines_for
 from spec_toolkit.launch.begin import begin, write_new
-from spec_toolkit.recipe.command import read_command, read_commands
+from spec_toolkit.recipe.command import read_commands
 from spec_toolkit.recipe.load import parse_recipe
 from spec_toolkit.recipe.pods import read_manifest
+from tests.recipe.reading import read_command
 
 TABLES = load_tables()
 EIGHT = Given(gpu="h200", count=8)

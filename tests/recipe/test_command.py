@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_toolkit.errors import RecipeError, Verdict
-from spec_toolkit.recipe.command import read_command, read_commands
+from spec_toolkit.recipe.command import read_commands
+from tests.recipe.reading import read_command
 
 SERVER = "python3 -m sglang.launch_server"
 

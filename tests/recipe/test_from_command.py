@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from spec_toolkit.engine.command_line.table import flag_table
 from spec_toolkit.errors import RecipeError, Verdict
 from spec_toolkit.facts.known import load_tables
-from spec_toolkit.recipe.command import read_command
 from spec_toolkit.recipe.from_command import Defaults, Drawn, Machines, to_recipe
 from spec_toolkit.recipe.keys_of_flags import KEYS
 from spec_toolkit.recipe.load import parse_recipe
 from spec_toolkit.recipe.render import recipe_text
 from spec_toolkit.recipe.schema import Policy
 from spec_toolkit.terms import Acceptance, Method, Mode
+from tests.recipe.reading import read_command
 
 EIGHT = Machines(gpu="h200", count=8)
 KNOWN = Defaults(

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from msgspec.structs import asdict
-
-from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.errors import FactsError
 from spec_toolkit.facts.config_json import config_json, hf_quant_config
 from spec_toolkit.facts.records import GpuFacts, Tables
@@ -32,22 +29,6 @@ def describe(word: str, facts: GpuFacts | None, *, count: int) -> DescribedGpu:
         multiprocessors=facts.multiprocessors.v,
         count=count,
     )
-
-
-def as_argv(asked: Arguments) -> tuple[str, ...]:
-    """Every argument that says something, as the engine spells it."""
-    argv: list[str] = []
-    for name, value in asdict(asked).items():
-        flag = "--" + name.replace("_", "-")
-        if value is None or value is False or name == "others":
-            continue
-        if value is True:
-            argv.append(flag)
-        elif isinstance(value, tuple):
-            argv += [flag, *map(str, value)]
-        else:
-            argv.append(f"{flag}={value}")
-    return tuple(argv)
 
 
 def model_files(repo: str, tables: Tables) -> dict[str, Any]:

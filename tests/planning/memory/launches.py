@@ -13,8 +13,8 @@ from spec_toolkit.facts.config_json import config_json
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.facts.read_model import known_model
 from spec_toolkit.facts.records import ModelFacts
-from spec_toolkit.launch.resolving.questions import as_argv
 from spec_toolkit.planning.situation import Pins, Site, Situation
+from tests.launch.engine_says import as_argv
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLES = load_tables()

@@ -11,10 +11,10 @@ from spec_toolkit.errors import Verdict
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.asked import Given
 from spec_toolkit.launch.begin import begin
-from spec_toolkit.launch.resolving.questions import as_argv
 from spec_toolkit.planning.plan import Plan, make_plan
 from spec_toolkit.recipe.command import read_commands
 from spec_toolkit.recipe.load import parse_recipe
+from tests.launch.engine_says import as_argv
 from tests.planning.rules.test_engine_agrees import CLAIMED, TABLE, Launch
 
 # A recipe has a word of its own for the algorithm, says steps and branches always, and leaves adaptive speculation to the toolkit.
