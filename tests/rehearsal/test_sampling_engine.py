@@ -1,0 +1,152 @@
+"""Sampled answers of the real engine, speculating and not: one law, compared as distributions over many short answers.
+
+Distances are total variations of a token's place, or of two places together, against what two samples of one law would show:
+the bound is passed by one honest comparison in ten thousand. Seeded runs draw the same answers every time.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spec_toolkit.launch.ports import free_engine_port
+from tests.rehearsal.nursery_client import Nursery
+from tests.rehearsal.rehearsed import arguments, ask, held_out, patched, wait_ready
+
+pytestmark = pytest.mark.engine
+
+PROMPTS = held_out(12)
+PROMPT = PROMPTS[0]
+ANSWERS, TOKENS = 512, 4  # the first token comes from the prefill, which does not speculate
+SEEDED = "--enable-deterministic-inference"
+REJECTION = "--speculative-use-rejection-sampling"
+SETTINGS = {"plain": {"temperature": 1.0}, "cut": {"temperature": 1.6, "top_k": 6}}
+PLACES = [(1,), (2,), (3,), (1, 2), (2, 3)]
+ONE_IN = 10_000
+
+
+@dataclass
+class Engine:
+    """A running engine and what it answered."""
+
+    port: int
+    seeded: bool
+    kept: dict[str, list[list[int]]] = field(default_factory=dict)
+    accepted: int = 0
+
+    def generate(self, prompts: Sequence[str], wanted: Sequence[dict[str, object]]) -> list[list[int]]:
+        status, content = ask(self.port, "POST", "/generate", {"text": prompts, "sampling_params": wanted}, seconds=300)
+        assert status == 200, content
+        answers = json.loads(content)
+        self.accepted += sum(answer["meta_info"].get("spec_num_correct_drafts", 0) for answer in answers)
+        return [answer["output_ids"] for answer in answers]
+
+    def sample(self, asked: dict[str, object], seeds: Sequence[int]) -> list[list[int]]:
+        """An answer to the prompt for each seed; an engine that takes none draws as it likes."""
+        shared = {"max_new_tokens": TOKENS, "ignore_eos": True, **asked}
+        wanted = [{**shared, "sampling_seed": seed} if self.seeded else shared for seed in seeds]
+        return self.generate([PROMPT] * len(seeds), wanted)
+
+    def answers(self, name: str) -> list[list[int]]:
+        if name not in self.kept:
+            self.kept[name] = self.sample(SETTINGS[name], range(ANSWERS))
+        return self.kept[name]
+
+    def greedy(self, prompts: Sequence[str], among: Sequence[str] = ()) -> list[list[int]]:
+        """Greedy answers, in one batch with sampled ones."""
+        wanted = [{"temperature": 0, "max_new_tokens": 24, "ignore_eos": True}] * len(prompts)
+        wanted += [{"temperature": 1.0, "max_new_tokens": 24, "ignore_eos": True}] * len(among)
+        return self.generate([*prompts, *among], wanted)[: len(prompts)]
+
+
+@contextmanager
+def running(nursery: Nursery, folder: Path, *more: str, **shape: int) -> Iterator[Engine]:
+    folder.mkdir(parents=True, exist_ok=True)
+    port, log = free_engine_port(), folder / "engine.log"
+    argv = arguments(port, "--max-total-tokens", "32768", "--max-running-requests", "128", *more, **shape)
+    pid = nursery.spawn(argv, patched(folder), log)
+    try:
+        wait_ready(port, lambda: nursery.exit_code(pid), log)
+        yield Engine(port, seeded=SEEDED in more)
+    finally:
+        if nursery.exit_code(pid) is None:
+            nursery.kill(pid)
+            nursery.wait(pid, 60)
+
+
+@pytest.fixture(scope="module")
+def alone(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """The engine that does not speculate."""
+    with running(nursery, tmp_path_factory.mktemp("alone"), SEEDED, num_steps=0) as engine:
+        yield engine
+
+
+SPECULATING = [
+    pytest.param(([], {}), id="target-only"),
+    pytest.param(([SEEDED, REJECTION], {}), id="rejection-seeded"),
+    pytest.param(([REJECTION], {}), id="rejection", marks=pytest.mark.matrix),
+    pytest.param(
+        ([SEEDED], {"num_steps": 2, "topk": 2, "num_draft_tokens": 5}), id="tree-seeded", marks=pytest.mark.matrix
+    ),
+    pytest.param(
+        ([REJECTION, "--disable-overlap-schedule"], {}), id="rejection-without-overlap", marks=pytest.mark.matrix
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=SPECULATING)
+def speculating(
+    request: pytest.FixtureRequest, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    more, shape = request.param
+    with running(nursery, tmp_path_factory.mktemp("speculating"), *more, **shape) as engine:
+        yield engine
+
+
+def at(answers: list[list[int]], place: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [tuple(answer[i] for i in place) for answer in answers]
+
+
+def apart(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> tuple[float, float]:
+    """(total variation of two samples, what one pair of samples of one law in ten thousand would exceed)."""
+    kinds = sorted({*one, *other})
+    counts = np.array([[Counter(sample)[kind] for kind in kinds] for sample in (one, other)])
+    dealt = np.random.default_rng(0).multivariate_hypergeometric(counts.sum(0), len(one), size=20 * ONE_IN // 10)
+    chance = np.abs(dealt / len(one) - (counts.sum(0) - dealt) / len(other)).sum(1) / 2
+    found = float(np.abs(counts[0] / len(one) - counts[1] / len(other)).sum() / 2)
+    return found, float(np.quantile(chance, 1 - 1 / ONE_IN))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_sampled_answers_have_one_law(alone: Engine, speculating: Engine, name: str) -> None:
+    expected, found = alone.answers(name), speculating.answers(name)
+    for place in PLACES:
+        distance, bound = apart(at(expected, place), at(found, place))
+        print(f"{name}, tokens {[i + 1 for i in place]}: total variation {distance:.3f}, bound {bound:.3f}")  # noqa: T201 - the figure
+        assert distance < bound
+    assert speculating.accepted > ANSWERS / 4, (
+        "hardly a draft was accepted: this compared two engines that do not speculate"
+    )
+    assert len({tuple(answer) for answer in found}) > 20, "an engine that commits argmax gives one answer"
+
+
+def test_greedy_answers_are_token_equal_alone_and_among_sampled_ones(alone: Engine, speculating: Engine) -> None:
+    expected = alone.greedy(PROMPTS)
+    assert speculating.greedy(PROMPTS) == expected
+    assert speculating.greedy(PROMPTS, among=PROMPTS) == expected
+
+
+def test_a_seed_gives_its_answer_again_whoever_is_beside_it(speculating: Engine) -> None:
+    if not speculating.seeded:
+        first, second = (speculating.sample(SETTINGS["plain"], range(64)) for _ in range(2))
+        assert first != second
+        return
+    seeds = list(range(ANSWERS - 1, -1, -29))
+    again = speculating.sample(SETTINGS["plain"], seeds)
+    assert again == [speculating.answers("plain")[seed] for seed in seeds]
+    assert len({tuple(answer) for answer in again}) > 1
