@@ -19,6 +19,7 @@ def test_the_installed_engine_has_patches():
         "cpu-attention-backend",
         "cpu-draft-head",
         "cpu-overlap-schedule",
+        "cpu-sampling",
         "inject-draft-faults",
         "isolate-draft-faults",
         "redact-keys",

@@ -22,9 +22,11 @@ from .cache_slots import (
     build_draft_decode_metadata_cpu,
     fill_accept_out_cache_loc_cpu,
 )
+from .filters import top_k_renorm_prob, top_p_renorm_prob
 from .hashing import murmur_hash32_cpu
 from .kv_copy import copy_all_layer_kv_cache_cpu
 from .round_tokens import fill_bonus_tokens_cpu, rotate_input_ids_cpu
+from .sampling import chain_speculative_sampling, tree_speculative_sampling_target_only
 from .tree import build_tree_kernel_efficient_cpu, verify_tree_greedy_cpu
 
 __all__ = [
@@ -33,10 +35,14 @@ __all__ = [
     "assign_req_to_token_pool_cpu",
     "build_draft_decode_metadata_cpu",
     "build_tree_kernel_efficient_cpu",
+    "chain_speculative_sampling",
     "copy_all_layer_kv_cache_cpu",
     "fill_accept_out_cache_loc_cpu",
     "fill_bonus_tokens_cpu",
     "rotate_input_ids_cpu",
+    "top_k_renorm_prob",
+    "top_p_renorm_prob",
+    "tree_speculative_sampling_target_only",
     "verify_tree_greedy_cpu",
 ]
 

@@ -1,0 +1,187 @@
+"""Sampled answers of the real engine, speculating and not: one law, compared as distributions over many short answers.
+
+Distances are total variations of a token's place, or of two places together, against what two samples of one law would show:
+the bound is passed by one honest comparison in ten thousand. The other measure takes every token of longer answers: how often
+it is the target's likeliest, against how often p says by the direct formula (the network in torch). A draft is mostly that token,
+so whatever favours drafts shows here first; an honest engine is beyond 4 standard deviations once in sixteen thousand times.
+Seeded runs draw the same answers every time.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_models.deepseek_v3.checkpoint import read_checkpoint
+from tiny_models.deepseek_v3.network import Network
+from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
+
+from spec_toolkit.launch.ports import free_engine_port
+from tests.rehearsal.nursery_client import Nursery
+from tests.rehearsal.rehearsed import arguments, ask, held_out, patched, wait_ready
+
+pytestmark = pytest.mark.engine
+
+PROMPTS = held_out(12)
+PROMPT = PROMPTS[0]
+ANSWERS, TOKENS = 512, 4  # the first token comes from the prefill, which does not speculate
+SEEDED = "--enable-deterministic-inference"
+REJECTION = "--speculative-use-rejection-sampling"
+SETTINGS = {"plain": {"temperature": 1.0}, "cut": {"temperature": 1.6, "top_k": 6}}
+PLACES = [(1,), (2,), (3,), (1, 2), (2, 3)]
+ONE_IN = 10_000
+EACH, LONG = 16, 24  # answers to each of fifteen prompts, tokens of each
+
+
+@dataclass
+class Engine:
+    """A running engine and what it answered."""
+
+    port: int
+    seeded: bool
+    kept: dict[str, list[list[int]]] = field(default_factory=dict)
+    accepted: int = 0
+
+    def generate(self, given: dict[str, object], wanted: Sequence[dict[str, object]]) -> list[list[int]]:
+        status, content = ask(self.port, "POST", "/generate", {**given, "sampling_params": wanted}, seconds=300)
+        assert status == 200, content
+        answers = json.loads(content)
+        self.accepted += sum(answer["meta_info"].get("spec_num_correct_drafts", 0) for answer in answers)
+        return [answer["output_ids"] for answer in answers]
+
+    def sample(self, asked: dict[str, object], seeds: Sequence[int]) -> list[list[int]]:
+        """An answer to the prompt for each seed; an engine that takes none draws as it likes."""
+        return self.generate({"text": [PROMPT] * len(seeds)}, self.wanted(asked, seeds, TOKENS))
+
+    def wanted(self, asked: dict[str, object], seeds: Sequence[int], tokens: int) -> list[dict[str, object]]:
+        shared = {"max_new_tokens": tokens, "ignore_eos": True, **asked}
+        return [{**shared, "sampling_seed": seed} if self.seeded else shared for seed in seeds]
+
+    def answers(self, name: str) -> list[list[int]]:
+        if name not in self.kept:
+            self.kept[name] = self.sample(SETTINGS[name], range(ANSWERS))
+        return self.kept[name]
+
+    def greedy(self, prompts: Sequence[str], among: Sequence[str] = ()) -> list[list[int]]:
+        """Greedy answers, in one batch with sampled ones."""
+        wanted = [{"temperature": 0, "max_new_tokens": 24, "ignore_eos": True}] * len(prompts)
+        wanted += [{"temperature": 1.0, "max_new_tokens": 24, "ignore_eos": True}] * len(among)
+        return self.generate({"text": [*prompts, *among]}, wanted)[: len(prompts)]
+
+
+@contextmanager
+def running(nursery: Nursery, folder: Path, *more: str, **shape: int) -> Iterator[Engine]:
+    folder.mkdir(parents=True, exist_ok=True)
+    port, log = free_engine_port(), folder / "engine.log"
+    argv = arguments(port, "--max-total-tokens", "32768", "--max-running-requests", "128", *more, **shape)
+    pid = nursery.spawn(argv, patched(folder), log)
+    try:
+        wait_ready(port, lambda: nursery.exit_code(pid), log)
+        yield Engine(port, seeded=SEEDED in more)
+    finally:
+        if nursery.exit_code(pid) is None:
+            nursery.kill(pid)
+            nursery.wait(pid, 60)
+
+
+@pytest.fixture(scope="module")
+def alone(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """The engine that does not speculate."""
+    with running(nursery, tmp_path_factory.mktemp("alone"), SEEDED, num_steps=0) as engine:
+        yield engine
+
+
+SPECULATING = [
+    pytest.param(([], {}), id="target-only"),
+    pytest.param(([SEEDED, REJECTION], {}), id="rejection-seeded"),
+    pytest.param(([REJECTION], {}), id="rejection", marks=pytest.mark.matrix),
+    pytest.param(
+        ([SEEDED], {"num_steps": 2, "topk": 2, "num_draft_tokens": 5}), id="tree-seeded", marks=pytest.mark.matrix
+    ),
+    pytest.param(
+        ([REJECTION, "--disable-overlap-schedule"], {}), id="rejection-without-overlap", marks=pytest.mark.matrix
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=SPECULATING)
+def speculating(
+    request: pytest.FixtureRequest, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    more, shape = request.param
+    with running(nursery, tmp_path_factory.mktemp("speculating"), *more, **shape) as engine:
+        yield engine
+
+
+def at(answers: list[list[int]], place: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [tuple(answer[i] for i in place) for answer in answers]
+
+
+def apart(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> tuple[float, float]:
+    """(total variation of two samples, what one pair of samples of one law in ten thousand would exceed)."""
+    kinds = sorted({*one, *other})
+    counts = np.array([[Counter(sample)[kind] for kind in kinds] for sample in (one, other)])
+    dealt = np.random.default_rng(0).multivariate_hypergeometric(counts.sum(0), len(one), size=2 * ONE_IN)
+    chance = np.abs(dealt / len(one) - (counts.sum(0) - dealt) / len(other)).sum(1) / 2
+    found = float(np.abs(counts[0] / len(one) - counts[1] / len(other)).sum() / 2)
+    return found, float(np.quantile(chance, 1 - 1 / ONE_IN))
+
+
+def likeliest(network: Network, prompt: list[int], answers: list[list[int]]) -> tuple[float, float]:
+    """(how many tokens are the target's likeliest beyond what p says, the variance p gives), the prefill's left out."""
+    ids = torch.tensor([prompt + answer for answer in answers])
+    with torch.inference_mode():
+        p = network.lm_head(network.hidden(ids))[:, len(prompt) : -1].double().softmax(-1)
+    top = p.max(-1)
+    hits = (ids[:, len(prompt) + 1 :] == top.indices).double()
+    return float((hits - top.values).sum()), float((top.values * (1 - top.values)).sum())
+
+
+def test_the_likeliest_token_comes_as_often_as_the_target_says(speculating: Engine, model: Path) -> None:
+    network, tokenizer = read_checkpoint(model), read_tokenizer(model)
+    prompts = [token_ids(tokenizer, prompt) for prompt in read_prompts(model, per_bucket=3)]
+    given = [prompt for prompt in prompts for _ in range(EACH)]
+    found = speculating.generate(
+        {"input_ids": given}, speculating.wanted({"temperature": 1.0}, range(len(given)), LONG)
+    )
+    sums = [likeliest(network, prompt, found[i * EACH : (i + 1) * EACH]) for i, prompt in enumerate(prompts)]
+    beyond, variance = (sum(parts) for parts in zip(*sums, strict=True))
+    deviations = beyond / math.sqrt(variance)
+    print(f"{len(given) * (LONG - 1)} tokens: the likeliest came {deviations:+.2f} standard deviations too often")  # noqa: T201 - the figure
+    assert abs(deviations) < 4
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_sampled_answers_have_one_law(alone: Engine, speculating: Engine, name: str) -> None:
+    expected, found = alone.answers(name), speculating.answers(name)
+    for place in PLACES:
+        distance, bound = apart(at(expected, place), at(found, place))
+        print(f"{name}, tokens {[i + 1 for i in place]}: total variation {distance:.3f}, bound {bound:.3f}")  # noqa: T201 - the figure
+        assert distance < bound
+    assert speculating.accepted > ANSWERS / 4, (
+        "hardly a draft was accepted: this compared two engines that do not speculate"
+    )
+    assert len({tuple(answer) for answer in found}) > 20, "an engine that commits argmax gives one answer"
+
+
+def test_greedy_answers_are_token_equal_alone_and_among_sampled_ones(alone: Engine, speculating: Engine) -> None:
+    expected = alone.greedy(PROMPTS)
+    assert speculating.greedy(PROMPTS) == expected
+    assert speculating.greedy(PROMPTS, among=PROMPTS) == expected
+
+
+def test_a_seed_gives_its_answer_again_whoever_is_beside_it(speculating: Engine) -> None:
+    if not speculating.seeded:
+        first, second = (speculating.sample(SETTINGS["plain"], range(64)) for _ in range(2))
+        assert first != second
+        return
+    seeds = list(range(ANSWERS - 1, -1, -29))
+    again = speculating.sample(SETTINGS["plain"], seeds)
+    assert again == [speculating.answers("plain")[seed] for seed in seeds]
+    assert len({tuple(answer) for answer in again}) > 1
