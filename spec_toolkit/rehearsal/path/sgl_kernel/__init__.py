@@ -25,6 +25,7 @@ from .cache_slots import (
 from .hashing import murmur_hash32_cpu
 from .kv_copy import copy_all_layer_kv_cache_cpu
 from .round_tokens import fill_bonus_tokens_cpu, rotate_input_ids_cpu
+from .selection import select_positions_cpu
 from .tree import build_tree_kernel_efficient_cpu, verify_tree_greedy_cpu
 
 __all__ = [
@@ -34,9 +35,12 @@ __all__ = [
     "build_draft_decode_metadata_cpu",
     "build_tree_kernel_efficient_cpu",
     "copy_all_layer_kv_cache_cpu",
+    "decode_attention_cpu",
+    "extend_attention_cpu",
     "fill_accept_out_cache_loc_cpu",
     "fill_bonus_tokens_cpu",
     "rotate_input_ids_cpu",
+    "select_positions_cpu",
     "verify_tree_greedy_cpu",
 ]
 
