@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def plain_where_nothing_is_scaled(
+def plain_where_nothing_is_scaled(  # noqa: PLR0913, PLR0917 - the engine's signature
     original: Callable[..., Any],
     head_size: int,
     rotary_dim: int,

@@ -41,7 +41,7 @@ def take_the_absorbed_path(original: Callable[[Any, Any], Any], attention: Any, 
     return type(method).MLA if attention.use_dsa else method
 
 
-def select_positions(
+def select_positions(  # noqa: PLR0913, PLR0917 - the engine's signature
     indexer: Any,
     x: torch.Tensor,
     q_lora: torch.Tensor,

@@ -197,3 +197,14 @@ def test_a_selection_opens_nothing_that_causality_hides():
         selected=torch.tensor([[0, 1], [0, 1]]).int(),
     )  # fmt: skip
     torch.testing.assert_close(out[0], values[0])
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_the_network_that_replays_selects_the_same(shift):
+    """tiny_models has the rule a second time, over whole batches; with and without ties."""
+    from tiny_models.sparse_mla.config import GLM_52
+    from tiny_models.sparse_mla.indexer import Indexer
+
+    scores = torch.relu(torch.randn(60, generator=torch.Generator().manual_seed(2)) - 1) + shift * torch.rand(60)
+    selected = Indexer(GLM_52).select(scores[None, None])[0, 0]
+    assert sorted(highest(scores, GLM_52.index_topk).tolist()) == selected.nonzero().flatten().tolist()
