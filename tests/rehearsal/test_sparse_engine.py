@@ -3,13 +3,19 @@
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_models.answers import Answer, ask, departures
+from tiny_models.deepseek_v3.checkpoint import read_checkpoint as read_deepseek_v3
 from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
 from tiny_models.replay import Replay, replay
-from tiny_models.sparse_mla.checkpoint import read_checkpoint
+from tiny_models.sparse_mla.checkpoint import read_checkpoint, write_checkpoint
+from tiny_models.sparse_mla.config import DEEPSEEK_V32, GLM_51
+from tiny_models.sparse_mla.network import Network
+from tiny_models.sparse_mla.stages import begin_from
 from tiny_models.tokenizer import EOS_ID
 
 from spec_toolkit.engine.patch_file import Family
@@ -22,11 +28,29 @@ pytestmark = pytest.mark.engine
 
 MAX_NEW_TOKENS = 48
 POOL = ("--max-total-tokens", "16384")
-MODELS = {
-    name: (rehearsal() / "models" / name, Family.DEEPSEEK if name.startswith("deepseek") else Family.GLM5)
-    for name in ("glm52_tiny", "deepseek_v32_tiny", "glm51_tiny")
-}
-Start = Callable[..., str]  # (model, num_steps, *more arguments) -> address
+TRAINED = "glm52_tiny"
+SEEDED = {"deepseek_v32": (DEEPSEEK_V32, Family.DEEPSEEK), "glm51": (GLM_51, Family.GLM5)}
+NAMES = (TRAINED, *SEEDED)
+Start = Callable[..., str]  # (model folder, num_steps, *more arguments) -> address
+
+
+@pytest.fixture(scope="session")
+def folder_of(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A model that is shipped, or a seeded one: the tiny DeepSeek-V3's weights and random indexers."""
+
+    def folder_of(name: str) -> Path:
+        if name == TRAINED:
+            return rehearsal() / "models" / name
+        torch.manual_seed(3)
+        network = Network(SEEDED[name][0])
+        begin_from(network, read_deepseek_v3(model))
+        folder = tmp_path_factory.mktemp(name)
+        write_checkpoint(network, folder)
+        for file in ("tokenizer.json", "tokenizer_config.json", "held_out.jsonl"):
+            shutil.copyfile(model / file, folder / file)
+        return folder
+
+    return cache(folder_of)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +74,9 @@ def starting(nursery: Nursery, folder: Path) -> Iterator[Start]:
             nursery.wait(pid, 30)
         started.clear()
 
-    def start(name: str, num_steps: int, *more: str) -> str:
+    def start(model: Path, num_steps: int, *more: str) -> str:
         end()
-        model, family = MODELS[name]
+        family = Family.GLM5 if "glm" in model.name else Family.DEEPSEEK
         port, log = free_engine_port(), folder / f"engine-{num_steps}.log"
         argv = arguments(
             port, *POOL, "--model-path", str(model), *more, num_steps=num_steps, num_draft_tokens=num_steps + 1
@@ -67,14 +91,13 @@ def starting(nursery: Nursery, folder: Path) -> Iterator[Start]:
     end()
 
 
-def prompts_of(name: str, per_bucket: int = 1) -> list[list[int]]:
-    model, _ = MODELS[name]
+def prompts_of(model: Path, per_bucket: int = 1) -> list[list[int]]:
     tokenizer = read_tokenizer(model)
     return [token_ids(tokenizer, prompt) for prompt in read_prompts(model, per_bucket)]
 
 
-def replays_of(name: str, prompts: list[list[int]], num_steps: int) -> list[Replay]:
-    network = read_checkpoint(MODELS[name][0])
+def replays_of(model: Path, prompts: list[list[int]], num_steps: int) -> list[Replay]:
+    network = read_checkpoint(model)
     return [replay(network, ids, num_steps, MAX_NEW_TOKENS, EOS_ID) for ids in prompts]
 
 
@@ -91,21 +114,24 @@ def tokens(answers: list[Answer] | list[Replay]) -> list[tuple[int, ...]]:
     return [answer.output_ids for answer in answers]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_the_engine_runs_every_request_as_replayed_and_speculation_changes_no_token(start: Start, name: str) -> None:
-    prompts = prompts_of(name)
-    replays = replays_of(name, prompts, 3)
-    address = start(name, 3)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_engine_runs_every_request_as_replayed_and_speculation_changes_no_token(
+    start: Start, folder_of: Callable[[str], Path], name: str
+) -> None:
+    model = folder_of(name)
+    prompts = prompts_of(model)
+    replays = replays_of(model, prompts, 3)
+    address = start(model, 3)
     assert departures(replays, one_by_one(address, prompts)) == []
     assert departures(replays, together(address, prompts)) == []
     assert (
         departures(replays, one_by_one(address, prompts)) == []
     )  # again, now that the prompts are in the prefix cache
-    assert tokens(one_by_one(start(name, 0), prompts)) == tokens(replays)
+    assert tokens(one_by_one(start(model, 0), prompts)) == tokens(replays)
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("num_steps", "more"),
     [
@@ -115,11 +141,12 @@ def test_the_engine_runs_every_request_as_replayed_and_speculation_changes_no_to
     ],
 )
 def test_other_depths_and_the_other_schedule_run_as_replayed(
-    start: Start, name: str, num_steps: int, more: tuple[str, ...]
+    start: Start, folder_of: Callable[[str], Path], name: str, num_steps: int, more: tuple[str, ...]
 ) -> None:
-    prompts = prompts_of(name)
-    replays = replays_of(name, prompts, num_steps)
-    address = start(name, num_steps, *more)
+    model = folder_of(name)
+    prompts = prompts_of(model)
+    replays = replays_of(model, prompts, num_steps)
+    address = start(model, num_steps, *more)
     assert departures(replays, one_by_one(address, prompts)) == []
     assert departures(replays, together(address, prompts)) == []
 
@@ -131,7 +158,7 @@ LATER_WHERE_ALONE = (  # ties to the later position, but only where a pass has o
 
 
 @pytest.mark.matrix
-def test_a_tie_rule_that_depends_on_the_batchs_shape_is_seen(tmp_path: Path) -> None:
+def test_a_tie_rule_that_depends_on_the_batchs_shape_is_seen(tmp_path: Path, folder_of: Callable[[str], Path]) -> None:
     """The planted fault of an unstable top-k: an honest run parts from the autoregressive one."""
     copy = tmp_path / "rehearsal"
     shutil.copytree(NURSERY.parent, copy, ignore=shutil.ignore_patterns("models", "__pycache__"))
@@ -142,10 +169,11 @@ def test_a_tie_rule_that_depends_on_the_batchs_shape_is_seen(tmp_path: Path) -> 
     unstable = f"{call[:-1]}, alone=new == 1)"
     text = text.replace(call, unstable).replace('topk: int) -> torch.Tensor:\n    """The positions', 'topk: int, alone: bool) -> torch.Tensor:\n    """The positions')  # fmt: skip
     kernel.write_text(text.replace(f"return {STABLE}", f"return {LATER_WHERE_ALONE} if alone else {STABLE}"))
-    prompts = prompts_of("glm52_tiny", per_bucket=2)
+    model = folder_of(TRAINED)
+    prompts = prompts_of(model, per_bucket=2)
     with Nursery.start(most=1, script=copy / "nursery.py") as nursery:
         for start in starting(nursery, tmp_path):
-            speculative = one_by_one(start("glm52_tiny", 3), prompts)
-            autoregressive = one_by_one(start("glm52_tiny", 0), prompts)
+            speculative = one_by_one(start(model, 3), prompts)
+            autoregressive = one_by_one(start(model, 0), prompts)
     parted = sum(a != b for a, b in zip(tokens(speculative), tokens(autoregressive), strict=True))
     assert parted > 0
