@@ -19,7 +19,10 @@ def test_the_installed_engine_has_patches():
         "cpu-attention-backend",
         "cpu-draft-head",
         "cpu-overlap-schedule",
+        "cpu-paged-slots",
+        "cpu-plain-rope",
         "cpu-sampling",
+        "cpu-sparse-attention",
         "inject-draft-faults",
         "isolate-draft-faults",
         "redact-keys",
@@ -34,6 +37,12 @@ def test_every_target_reads_as_it_was_written_against(patch):
 
 
 RELIED_ON = {  # what the engine could change without touching a target, and the hooks would do harm
+    "cpu-plain-rope": {"factory.get_rope"},
+    "cpu-sparse-attention": {
+        "Indexer.__init__",
+        "IntelAMXAttnBackend._build_extend_metadata",
+        "IntelAMXMultiStepDraftBackend.init_forward_metadata",
+    },
     "isolate-draft-faults": {
         "EAGLEWorkerV2.forward_batch_generation",
         "EAGLEWorkerV2._build_trivial_verify_input",

@@ -27,6 +27,7 @@ from .hashing import murmur_hash32_cpu
 from .kv_copy import copy_all_layer_kv_cache_cpu
 from .round_tokens import fill_bonus_tokens_cpu, rotate_input_ids_cpu
 from .sampling import chain_speculative_sampling, tree_speculative_sampling_target_only
+from .selection import select_positions_cpu
 from .tree import build_tree_kernel_efficient_cpu, verify_tree_greedy_cpu
 
 __all__ = [
@@ -37,9 +38,12 @@ __all__ = [
     "build_tree_kernel_efficient_cpu",
     "chain_speculative_sampling",
     "copy_all_layer_kv_cache_cpu",
+    "decode_attention_cpu",
+    "extend_attention_cpu",
     "fill_accept_out_cache_loc_cpu",
     "fill_bonus_tokens_cpu",
     "rotate_input_ids_cpu",
+    "select_positions_cpu",
     "top_k_renorm_prob",
     "top_p_renorm_prob",
     "tree_speculative_sampling_target_only",

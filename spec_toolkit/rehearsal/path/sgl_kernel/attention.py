@@ -10,12 +10,16 @@ Padding: `seq_lens` says how large the batch is. Under attention DP the engine p
 batch to the busiest rank's afterwards: `req_pool_indices` with row 0 and `loc` with slot 0, which no request owns, the
 query's rows and with them the output's. A CUDA backend launches what it planned and never looks at the padding; so here,
 and output rows of no request become zero. (The compiled CPU kernels compare the sizes and would refuse: read, not run.)
+
+Sparse attention: `selected` [rows, topk] holds the positions each row may see, -1 for none (selection.py); left out, a row
+sees all that causality leaves. The compiled operators have no such argument; a patch for rehearsals hands it over.
 Caller: sglang/srt/layers/attention/intel_amx_backend.py, as torch.ops.sgl_kernel.{extend,decode}_attention_cpu.
 """
 
 import torch
 
 from . import bounds
+from .selection import selected_mask
 
 
 def attend(
@@ -82,6 +86,7 @@ def decode_attention_cpu(
     sliding_window_size: int,
     encoder_lens: torch.Tensor | None,
     sinks: torch.Tensor | None,
+    selected: torch.Tensor | None = None,
 ) -> None:
     """One new position per request: store its key and value, then attend to everything up to it.
 
@@ -106,6 +111,8 @@ def decode_attention_cpu(
     output[batch:] = 0
     for request, (row, length) in enumerate(zip(rows, seq_lens.tolist(), strict=True)):
         slots = _slots(op, req_to_token, row, length, k_buffer.shape[0])
+        if selected is not None:
+            slots = slots[selected_mask(selected[request : request + 1], length)[0]]
         if sliding_window_size > 0:
             slots = slots[-sliding_window_size:]
         visible = torch.ones(1, slots.numel(), dtype=torch.bool)
@@ -136,6 +143,7 @@ def extend_attention_cpu(
     sinks: torch.Tensor | None,
     tree_mask: torch.Tensor | None,
     is_causal: bool,
+    selected: torch.Tensor | None = None,
 ) -> None:
     """The last extend_seq_len positions of each request attend to its cached prefix and to one another.
 
@@ -172,6 +180,8 @@ def extend_attention_cpu(
         slots = _slots(op, req_to_token, row, length, k_buffer.shape[0])
         k = _keys(op, k_buffer, k_extend, slots, prefix, start)
         v = _keys(op, v_buffer, v_extend, slots, prefix, start)
+        if selected is not None:
+            visible = visible & selected_mask(selected[start : start + new], length)
         q = q_extend[start : start + new]
         o_extend[start : start + new] = attend(q, k, v, visible, sm_scale, logit_cap, sinks)
 

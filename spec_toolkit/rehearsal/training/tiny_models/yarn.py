@@ -19,9 +19,11 @@ class Yarn:
     original_max_position_embeddings: int
 
 
-def inverse_frequencies(dim: int, base: float, yarn: Yarn) -> Tensor:
-    """Radians per position and pair, [dim / 2]: fast pairs keep their frequency, slow ones are divided by the factor."""
+def inverse_frequencies(dim: int, base: float, yarn: Yarn | None) -> Tensor:
+    """Radians per position and pair, [dim / 2]: fast pairs keep their frequency, slow ones are divided by the factor; None: all keep it."""
     plain = base ** -(torch.arange(0, dim, 2).float() / dim)
+    if yarn is None:
+        return plain
     low = max(math.floor(_pair_with_rotations(yarn.beta_fast, dim, base, yarn)), 0)
     high = min(math.ceil(_pair_with_rotations(yarn.beta_slow, dim, base, yarn)), dim - 1)
     stretched = ((torch.arange(dim // 2).float() - low) / max(high - low, 1e-3)).clamp(0, 1)
@@ -34,8 +36,10 @@ def _pair_with_rotations(rotations: float, dim: int, base: float, yarn: Yarn) ->
     return dim * math.log(positions / (rotations * 2 * math.pi)) / (2 * math.log(base))
 
 
-def attention_temperature(yarn: Yarn) -> float:
+def attention_temperature(yarn: Yarn | None) -> float:
     """Factor of the softmax scale. cos and sin stay unscaled, because mscale equals mscale_all_dim."""
+    if yarn is None:
+        return 1.0
     return (0.1 * yarn.mscale_all_dim * math.log(yarn.factor) + 1) ** 2
 
 
@@ -43,3 +47,9 @@ def rotate_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs (0, 1), (2, 3), ... of x [..., tokens, dim] by the angles of cos, sin [tokens, dim / 2]."""
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
+
+
+def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """As `rotate_interleaved`, the pairs being (0, dim / 2), (1, dim / 2 + 1), ..."""
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)

@@ -91,11 +91,11 @@ def _precision(name: str) -> torch.dtype:
 
 def write_checkpoint(network: Network, folder: Path) -> None:
     save_file(checkpoint_tensors(network), folder / WEIGHTS, metadata={"format": "pt"})
-    _write_json(folder / "config.json", config_json(network.config))
-    _write_json(folder / "generation_config.json", {"bos_token_id": BOS_ID, "eos_token_id": EOS_ID})
+    write_json(folder / "config.json", config_json(network.config))
+    write_json(folder / "generation_config.json", {"bos_token_id": BOS_ID, "eos_token_id": EOS_ID})
 
 
-def _write_json(path: Path, content: dict[str, object]) -> None:
+def write_json(path: Path, content: dict[str, object]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

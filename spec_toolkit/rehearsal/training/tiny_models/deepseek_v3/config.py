@@ -42,7 +42,7 @@ class Config:
     tie_word_embeddings: bool = False
     max_position_embeddings: int = 4096
     rope_theta: float = 10000.0
-    rope_scaling: Yarn = YARN
+    rope_scaling: Yarn | None = YARN  # None: rotary positions as they are
 
 
 def config_json(config: Config) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """How the tiny DeepSeek-V3 is trained: copy drill, target, then the MTP layer on the frozen target."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from tiny_models.batches import copy_drill, packed
 from tiny_models.deepseek_v3.network import Network
 from tiny_models.optimise import Stage, optimise
+from tiny_models.replay import Drafting
 
 TRAINED_STEPS = 3  # draft steps the MTP layer is unrolled for
 
@@ -85,9 +86,14 @@ def draft_loss(network: Network, ids: Tensor) -> Tensor:
     with torch.no_grad():
         hidden = network.hidden(ids)
         target = network.lm_head(hidden)
-    usable = ids.shape[1] - TRAINED_STEPS
+    return draft_losses(network, target, network.draft_hidden(ids, hidden, TRAINED_STEPS))
+
+
+def draft_losses(network: Drafting, target: Tensor, states: Sequence[Tensor]) -> Tensor:
+    """target: its logits [batch, tokens, vocabulary]; states: of each draft step, [batch, tokens, hidden]."""
+    usable = target.shape[1] - TRAINED_STEPS
     loss = torch.zeros(())
-    for step, state in enumerate(network.draft_hidden(ids, hidden, TRAINED_STEPS), start=1):
+    for step, state in enumerate(states, start=1):
         drafted = network.lm_head(state)[:, :usable].flatten(0, 1)
         wanted = target.roll(-step, 1)[:, :usable].flatten(0, 1)
         soft, hard = F.cross_entropy(drafted, wanted.softmax(-1)), F.cross_entropy(drafted, wanted.argmax(-1))
