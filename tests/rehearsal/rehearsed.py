@@ -30,10 +30,10 @@ def arguments(port: int, *more: str, num_steps: int = 3, topk: int = 1, num_draf
     ]  # fmt: skip
 
 
-def patched(folder: Path) -> dict[str, str]:
+def patched(folder: Path, family: Family = Family.DEEPSEEK) -> dict[str, str]:
     """The environment that hands a rehearsal's patches to the engine; its processes report beside the list."""
     every = read_patches(patches_folder(shipped("patches"), "0.5.23"))
-    chosen = choose_patches(every, family=Family.DEEPSEEK, rehearsal=True)
+    chosen = choose_patches(every, family=family, rehearsal=True)
     return {
         LIST_VARIABLE: str(hand_over(chosen, folder)),
         "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from tiny_models.answers import Answer, ask, departures
-from tiny_models.deepseek_v3.checkpoint import read_checkpoint
+from tiny_models.families import read_network
 from tiny_models.prompts import Prompt, read_prompts, read_tokenizer, token_ids
 from tiny_models.replay import replay
 from tiny_models.tokenizer import EOS_ID
@@ -35,7 +35,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the engine beside us needs the other cores
 
-    tokenizer, network = read_tokenizer(arguments.model), read_checkpoint(arguments.model)
+    tokenizer, network = read_tokenizer(arguments.model), read_network(arguments.model)
     prompts = read_prompts(arguments.model, arguments.per_bucket)
     requests = [token_ids(tokenizer, prompt) for prompt in prompts]
     answers = [ask(arguments.url, ids, arguments.max_new_tokens) for ids in requests]

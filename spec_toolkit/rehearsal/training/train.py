@@ -17,6 +17,7 @@ from tiny_models.deepseek_v3 import checkpoint as deepseek_checkpoint
 from tiny_models.deepseek_v3 import stages as deepseek_stages
 from tiny_models.deepseek_v3.config import Config as DeepseekConfig
 from tiny_models.deepseek_v3.network import Network as DeepseekNetwork
+from tiny_models.families import assistant_beside
 from tiny_models.gemma4 import checkpoint as gemma_checkpoint
 from tiny_models.gemma4 import stages as gemma_stages
 from tiny_models.gemma4.config import FAMILIES as GEMMA_FAMILIES
@@ -53,10 +54,6 @@ def train_deepseek_v3(out: Path, random: Random, say: Say) -> list[Path]:
     deepseek_stages.train(network, tokenizer, random, say)
     deepseek_checkpoint.write_checkpoint(network, out)
     return [out]
-
-
-def assistant_beside(target: Path) -> Path:
-    return target.with_name(f"{target.name}_assistant")
 
 
 def train_gemma4(family: str, out: Path, start_from: Path | None, random: Random, say: Say) -> list[Path]:
