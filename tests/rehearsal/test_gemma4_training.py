@@ -69,4 +69,4 @@ def test_experts_begin_almost_silent_on_a_trained_target() -> None:
 
 def test_a_pair_of_another_kind_is_no_beginning() -> None:
     with pytest.raises(ValueError, match="not of one kind"):
-        begin_as(seeded("gemma4_dense"), seeded("gemma4_e2b"))
+        begin_as(seeded("gemma4_dense"), seeded("gemma4_moe"))

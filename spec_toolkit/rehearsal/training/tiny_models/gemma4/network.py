@@ -169,7 +169,7 @@ class Network(nn.Module):
 
     def draft_states(self, ids: Tensor, hidden: Tensor, shared: dict[str, KeysValues], num_steps: int) -> list[Tensor]:
         """As `draft_hidden`, where the target's keys and values are at hand."""
-        embedded = [self.target.embed(ids.roll(-step, 1)) for step in range(1, num_steps + 1)]
+        embedded = [self.target.embed(ids.roll(-step, 1)).detach() for step in range(1, num_steps + 1)]
         return self.assistant(embedded, hidden, shared)
 
     def draft_head(self, state: Tensor) -> Tensor:
