@@ -18,6 +18,7 @@ def test_the_installed_engine_has_patches():
     assert [patch.id for patch in PATCHES] == [
         "cpu-attention-backend",
         "cpu-draft-head",
+        "cpu-frozen-kv-schedule",
         "cpu-overlap-schedule",
         "cpu-paged-slots",
         "cpu-plain-rope",

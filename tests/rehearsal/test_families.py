@@ -23,5 +23,5 @@ def model_type(folder: Path) -> str:
 
 def test_a_family_without_a_network_is_named(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
-    with pytest.raises(KeyError, match="mamba"):
+    with pytest.raises(ValueError, match="mamba"):
         read_network(tmp_path)

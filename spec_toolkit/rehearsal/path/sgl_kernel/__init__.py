@@ -55,7 +55,7 @@ __version__ = "0.0.0+rehearsal"
 # What SGLang calls as torch.ops.sgl_kernel.<name>; (a!) marks an argument that is written.
 _OPERATORS = {
     "decode_attention_cpu(Tensor query, Tensor(a!) k_buffer, Tensor(b!) v_buffer, float k_scale, float v_scale, "
-    "Tensor(c!) output, Tensor? key, Tensor? value, Tensor loc, Tensor attn_logits, Tensor req_to_token, "
+    "Tensor(c!) output, Tensor? key, Tensor? value, Tensor? loc, Tensor attn_logits, Tensor req_to_token, "
     "Tensor req_pool_indices, Tensor seq_lens, float sm_scale, float logit_cap, bool is_cross_attn, "
     "int sliding_window_size, Tensor? encoder_lens, Tensor? sinks) -> ()": decode_attention_cpu,
     "extend_attention_cpu(Tensor q_extend, Tensor? k_extend, Tensor? v_extend, Tensor(a!) o_extend, Tensor k_buffer, "

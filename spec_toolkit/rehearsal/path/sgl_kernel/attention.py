@@ -75,7 +75,7 @@ def decode_attention_cpu(
     output: torch.Tensor,
     key: torch.Tensor | None,
     value: torch.Tensor | None,
-    loc: torch.Tensor,
+    loc: torch.Tensor | None,
     attn_logits: torch.Tensor,
     req_to_token: torch.Tensor,
     req_pool_indices: torch.Tensor,
@@ -91,8 +91,9 @@ def decode_attention_cpu(
     """One new position per request: store its key and value, then attend to everything up to it.
 
     `query` [rows, heads, d], `key` and `value` [rows, kv heads * d] or [rows, kv heads, d] (None: already in the pool),
-    `loc` [rows] the slots to store at, `seq_lens` [batch] int64 with the new position counted, rows >= batch,
-    `sliding_window_size` positions seen, the query's own included (0 = all), `sinks` [heads].
+    `loc` [rows] the slots to store at (None without a key: a draft that reads the target's KV), `seq_lens` [batch] int64
+    with the new position counted, rows >= batch, `sliding_window_size` positions seen, the query's own included (0 = all),
+    `sinks` [heads].
     Writes `output` [rows, heads, dv] and row `loc` of the buffers. With MLA the value is the key's first part and
     `v_buffer` a view of `k_buffer`: one store fills both. `attn_logits` is the compiled kernel's scratch, unused here.
     """
@@ -101,8 +102,11 @@ def decode_attention_cpu(
     bounds.inside(op, "req_pool_indices", req_pool_indices, req_to_token.shape[0])
     batch = seq_lens.numel()
     rows = bounds.planned(op, "req_pool_indices", req_pool_indices, batch).tolist()
-    bounds.planned(op, "loc", loc, batch)
-    bounds.equal(op, "loc's length", loc.numel(), query.shape[0])
+    if loc is None and key is not None:
+        raise bounds.OutOfBoundsError(f"{op}: a key to store and no loc to store it at.")
+    if loc is not None:
+        bounds.planned(op, "loc", loc, batch)
+        bounds.equal(op, "loc's length", loc.numel(), query.shape[0])
     if key is not None:
         bounds.inside(op, "loc", loc, k_buffer.shape[0])
         k_buffer[loc] = key.reshape(-1, *k_buffer.shape[1:]).to(k_buffer.dtype)

@@ -15,11 +15,13 @@ from . import bounds
 _owners: dict[int, "weakref.ref[torch.Tensor]"] = {}  # address -> the tensor found there; the pool keeps it alive
 
 
-def _owner(address: int) -> torch.Tensor:
-    """The live tensor whose memory starts at `address`."""
+def _owner(address: int, row_bytes: int) -> torch.Tensor:
+    """The live tensor whose memory starts at `address`: of several the one with such rows, as one layer's buffer is
+    where all layers' are one tensor; then the largest, which is the buffer and not a view of its start.
+    """
     known = _owners.get(address)
     tensor = known() if known is not None else None
-    if tensor is not None and tensor.data_ptr() == address:
+    if tensor is not None and tensor.data_ptr() == address and _row_bytes(tensor) == row_bytes:
         return tensor
     candidates = [
         found
@@ -28,11 +30,13 @@ def _owner(address: int) -> torch.Tensor:
     ]
     if not candidates:
         raise bounds.OutOfBoundsError(f"copy_all_layer_kv_cache_cpu: no live tensor begins at address {address:#x}.")
-    tensor = max(
-        candidates, key=lambda found: found.numel() * found.element_size()
-    )  # the buffer, not a view of its start
+    tensor = max(candidates, key=lambda found: (_row_bytes(found) == row_bytes, found.nbytes))
     _owners[address] = weakref.ref(tensor)
     return tensor
+
+
+def _row_bytes(buffer: torch.Tensor) -> int:
+    return buffer.nbytes // buffer.shape[0] if buffer.dim() and buffer.shape[0] else 0
 
 
 def copy_all_layer_kv_cache_cpu(
@@ -46,8 +50,8 @@ def copy_all_layer_kv_cache_cpu(
     op = "copy_all_layer_kv_cache_cpu"
     bounds.equal(op, "tgt_loc's length", tgt_loc.numel(), src_loc.numel())
     for address, row_bytes in zip(data_ptrs.tolist(), strides.tolist(), strict=True):
-        buffer = _owner(address)
-        bounds.equal(op, "the buffer's bytes per row", buffer[0].numel() * buffer.element_size(), row_bytes)
+        buffer = _owner(address, row_bytes)
+        bounds.equal(op, "the buffer's bytes per row", _row_bytes(buffer), row_bytes)
         bounds.inside(op, "tgt_loc", tgt_loc, buffer.shape[0])
         bounds.inside(op, "src_loc", src_loc, buffer.shape[0])
         buffer[tgt_loc.long()] = buffer[src_loc.long()]  # the right side is gathered before anything is written

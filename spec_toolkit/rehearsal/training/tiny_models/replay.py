@@ -4,7 +4,7 @@ Speculation that is lossless hides every error in the draft: the tokens stay the
 replay that gives the engine's rounds request by request shows that the draft was loaded and is run as it was trained.
 
 Theory of operation. Greedy acceptance commits the target's own argmax chain, whatever is drafted. Given that chain, the round
-that starts at any position accepts the drafts up to the first that differs from the chain, and what the MTP layer drafts there
+that starts at any position accepts the drafts up to the first that differs from the chain, and what is drafted there
 depends on the chain only. So one pass over the chain tells for every position how many drafts a round starting there would
 have accepted, and the rounds of the request are a walk through that table.
 """
@@ -15,17 +15,17 @@ from itertools import takewhile
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
 class Drafting(Protocol):
     """A target with its draft, of any family."""
 
-    lm_head: nn.Module
-
+    def lm_head(self, states: Tensor) -> Tensor: ...
     def new_cache(self) -> list: ...
     def hidden(self, ids: Tensor, cache: list | None = None) -> Tensor: ...
     def draft_hidden(self, ids: Tensor, hidden: Tensor, num_steps: int) -> list[Tensor]: ...
+    def draft_head(self, state: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def accepted_at(network: Drafting, ids: Sequence[int], num_steps: int) -> list[i
     """
     tokens = torch.tensor([list(ids)])
     states = network.draft_hidden(tokens, network.hidden(tokens), num_steps)
-    drafted = [network.lm_head(state)[0].argmax(-1).tolist() for state in states]
+    drafted = [network.draft_head(state)[0].argmax(-1).tolist() for state in states]
     return [
         sum(1 for _ in takewhile(lambda step: drafted[step][i] == ids[i + 2 + step], range(num_steps)))  # noqa: B023 - used at once
         for i in range(len(ids) - num_steps - 1)

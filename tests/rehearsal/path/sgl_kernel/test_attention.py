@@ -227,6 +227,18 @@ def test_a_decode_that_changes_nothing_passes():
     decode_with()
 
 
+def test_a_draft_that_reads_the_targets_kv_names_no_slot():
+    outputs = [torch.empty(1, 1, DIM), torch.empty(1, 1, DIM)]
+    decode_with(key=None, value=None, output=outputs[0])
+    decode_with(key=None, value=None, output=outputs[1], loc=None)
+    assert torch.equal(*outputs)
+
+
+def test_a_key_without_a_slot_to_store_it_at_is_refused():
+    with pytest.raises(OutOfBoundsError, match="a key to store and no loc"):
+        decode_with(loc=None)
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -61,3 +61,10 @@ def test_memory_that_was_freed_and_given_to_another_tensor_is_found_again():
         copy_all_layer_kv_cache_cpu(*pointers([buffer]), torch.tensor([0]), torch.tensor([rows - 1]))
         assert buffer[0].item() == rows - 1
         del buffer
+
+
+def test_one_layer_of_a_tensor_of_all_layers_is_moved_alone():
+    layers = torch.arange(20.0).view(2, 10, 1)
+    first, second = layers.unbind()
+    copy_all_layer_kv_cache_cpu(*pointers([first]), torch.tensor([9]), torch.tensor([5]))
+    assert (first[9].item(), second[9].item()) == (5.0, 19.0)

@@ -77,3 +77,6 @@ def config_json(config: Config) -> dict[str, object]:
             "full" if config.owns_indexer(layer) else "shared" for layer in range(config.num_hidden_layers)
         ]
     return content
+
+
+FAMILIES = {"deepseek_v32": DEEPSEEK_V32, "glm51": GLM_51, "glm52": GLM_52}

@@ -178,3 +178,7 @@ class Network(nn.Module):
         """
         embedded = [self.model.embed_tokens(ids.roll(-step, 1)) for step in range(1, num_steps + 1)]
         return self.mtp(embedded, hidden, losses)
+
+    def draft_head(self, state: Tensor) -> Tensor:
+        """Logits of one step's states: the MTP layer's head is the target's."""
+        return self.lm_head(state)
