@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.rehearsal.nursery_client import Nursery
+from spec_toolkit.launch.nursery import Nursery
 
 # Without deadlines, since a busy machine's seconds say nothing about the code. `make test-full` asks for "full".
 settings.register_profile("house", deadline=None)

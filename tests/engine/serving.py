@@ -19,6 +19,7 @@ from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
 from spec_toolkit.planning.plan import make_plan
@@ -26,7 +27,6 @@ from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.recipe.load import LoadedRecipe, load_recipe
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal, shipped
-from tests.rehearsal.nursery_client import Nursery
 
 RECIPE = "rehearsal/deepseek_v3_cpu"
 ADMIN_KEY = "a-key-of-the-tests"

@@ -1,6 +1,5 @@
 """Real engines for these tests: one process imports SGLang, each test forks an engine from it."""
 
-import importlib.util
 import json
 import time
 import urllib.error
@@ -8,7 +7,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, installed_engine, patches_folder, read_patches, resolve
 from spec_toolkit.handover import LIST_VARIABLE, HandedHook, encode_list
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal, shipped
 
@@ -96,15 +95,8 @@ def hooks() -> tuple[HandedHook, ...]:
     return resolve(choose_patches(patches, family=Family.DEEPSEEK, rehearsal=True))
 
 
-@pytest.fixture(scope="session")
-def nursery() -> Iterator[Any]:
-    client = _beside("rehearsal", "nursery_client")
-    with client.Nursery.start() as running:
-        yield running
-
-
 @pytest.fixture
-def start(nursery: Any, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+def start(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     """Start an engine with the list of these hooks; every engine is stopped after the test."""
     started: list[Engine] = []
 
@@ -126,13 +118,3 @@ def start(nursery: Any, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     yield start_one
     for engine in started:
         engine.stop()
-
-
-def _beside(room: str, name: str) -> ModuleType:
-    """A test aid of another room; rooms of tests are no packages."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / room / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

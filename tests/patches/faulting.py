@@ -16,13 +16,13 @@ from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.errors import EngineError
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Report, collect, compare_all
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import shipped
 from spec_toolkit.terms import FaultPoint, KnobMode, RanksAfterFault
 from tests.engine.serving import Serving, launch_spec, rehearsal_recipe, wait_until_ready
 from tests.patches.switching import ANSWER_SECONDS, CANDIDATES, TOKENS, Layout, client, held_out
-from tests.rehearsal.nursery_client import Nursery
 
 FULL = max(CANDIDATES)
 TOGETHER = 4  # requests at once

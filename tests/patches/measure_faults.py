@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from spec_toolkit.engine.log import last_words
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.prove.lossless import Completion
 from spec_toolkit.terms import FaultPoint, RanksAfterFault
 from tests.engine.serving import serving
 from tests.patches.faulting import Outcome, Plant, ask_until_lost, family_of, run, serving_with_faults, wait_until_gone
 from tests.patches.switching import LAYOUTS, held_out, target_answers
-from tests.rehearsal.nursery_client import Nursery
 
 PROMPTS = 4
 WATCHDOG_SECONDS = 10.0

@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.prove.lossless import Completion
 from tests.engine.serving import serving
 from tests.patches.switching import (
@@ -20,7 +21,6 @@ from tests.patches.switching import (
     switches_in_effect,
     target_answers,
 )
-from tests.rehearsal.nursery_client import Nursery
 
 PROMPTS = 50
 

@@ -19,6 +19,7 @@ from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.flags import Flag
 from spec_toolkit.engine.names import Rounds, read_rounds
 from spec_toolkit.engine.ranks import RankState
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Report, collect, compare_all
 from spec_toolkit.recipe.load import LoadedRecipe
 from spec_toolkit.recipe.schema import Layout as RecipeLayout
@@ -26,7 +27,6 @@ from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal
 from spec_toolkit.terms import KnobMode
 from tests.engine.serving import ADMIN_KEY, Serving, launch_spec, rehearsal_recipe, wait_until_ready
-from tests.rehearsal.nursery_client import Nursery
 
 CANDIDATES = (0, 1, 2, 3)
 STREAMS = 8

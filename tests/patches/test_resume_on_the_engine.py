@@ -13,6 +13,7 @@ import pytest
 
 from spec_toolkit.engine.names import CPU_CORES_OF_RANKS
 from spec_toolkit.engine.resume import Endpoint, resumed_request
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.resumption import RECORD_PREFIX, Resumption
 from tests.engine.serving import Serving, launch_spec, rehearsal_recipe, serving, wait_until_ready
 from tests.patches.resuming import (
@@ -26,7 +27,6 @@ from tests.patches.resuming import (
     whole_chat,
     whole_generate,
 )
-from tests.rehearsal.nursery_client import Nursery
 from tests.rehearsal.rehearsed import held_out
 
 pytestmark = pytest.mark.engine

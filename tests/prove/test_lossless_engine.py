@@ -10,10 +10,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Kind, Report, collect, compare_all
 from spec_toolkit.shipped import rehearsal
 from tests.engine.serving import serving
-from tests.rehearsal.nursery_client import Nursery
 
 pytestmark = pytest.mark.engine
 

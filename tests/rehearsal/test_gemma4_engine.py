@@ -11,9 +11,9 @@ from tiny_models.replay import replay
 from tiny_models.tokenizer import EOS_ID
 
 from spec_toolkit.engine.patch_file import Family
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.ports import free_engine_port
 from tests.rehearsal.gemma_models import COMMITTED, assistant_folder, target_folder, trained
-from tests.rehearsal.nursery_client import Nursery
 from tests.rehearsal.rehearsed import arguments, patched, wait_ready
 
 pytestmark = pytest.mark.engine

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spec_toolkit.launch.nursery import NURSERY, Nursery, NurseryError
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal
-from tests.rehearsal.nursery_client import NURSERY, Nursery, NurseryError
 from tests.rehearsal.rehearsed import arguments, greedy, held_out, patched, wait_ready
 
 

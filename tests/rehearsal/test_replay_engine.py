@@ -13,8 +13,8 @@ from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
 from tiny_models.replay import replay
 from tiny_models.tokenizer import EOS_ID
 
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.ports import free_engine_port
-from tests.rehearsal.nursery_client import Nursery
 from tests.rehearsal.rehearsed import arguments, patched, wait_ready
 
 pytestmark = pytest.mark.engine

@@ -22,8 +22,8 @@ from tiny_models.deepseek_v3.checkpoint import read_checkpoint
 from tiny_models.deepseek_v3.network import Network
 from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
 
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.ports import free_engine_port
-from tests.rehearsal.nursery_client import Nursery
 from tests.rehearsal.rehearsed import arguments, ask, held_out, patched, wait_ready
 
 pytestmark = pytest.mark.engine

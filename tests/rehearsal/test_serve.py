@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from spec_toolkit.handover import report_folder
+from spec_toolkit.launch.nursery import engine_environment
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal
-from tests.rehearsal.nursery_client import engine_environment
 from tests.rehearsal.rehearsed import arguments, ask, greedy, patched, wait_ready
 
 pytestmark = pytest.mark.engine

@@ -19,9 +19,9 @@ from tiny_models.sparse_mla.stages import begin_from
 from tiny_models.tokenizer import EOS_ID
 
 from spec_toolkit.engine.patch_file import Family
+from spec_toolkit.launch.nursery import NURSERY, Nursery
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal
-from tests.rehearsal.nursery_client import NURSERY, Nursery
 from tests.rehearsal.rehearsed import arguments, patched, wait_ready
 
 pytestmark = pytest.mark.engine

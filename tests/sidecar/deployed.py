@@ -17,6 +17,7 @@ import msgspec
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.launch.deployment import Folder, Status, write_json, write_private
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.record import Front, Launch
 from spec_toolkit.launch.route import Route, encode_route
 from spec_toolkit.planning.limits import Limits
@@ -24,7 +25,6 @@ from spec_toolkit.recipe.load import LoadedRecipe
 from spec_toolkit.sidecar.records import Carried, Snapshot, Taken
 from spec_toolkit.terms import Comeback, KnobMode, Mode
 from tests.engine.serving import ADMIN_KEY, Serving, launch_spec, rehearsal_recipe, wait_until_ready
-from tests.rehearsal.nursery_client import Nursery
 
 NAME = "sidecar-test"
 RUNNING = 4  # the engine's admission cap: one more waits

@@ -19,12 +19,12 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.policy.modes import Rung
 from spec_toolkit.sidecar.act import set_rung
 from spec_toolkit.sidecar.scrape import Scraper
 from spec_toolkit.terms import Mode
 from tests.engine.serving import ADMIN_KEY, Serving
-from tests.rehearsal.nursery_client import Nursery
 from tests.sidecar.deployed import RUNNING, Deployed, engine_with_few_places, quick_limits, streams
 
 RUNGS = (Rung(Mode.REDUCED, 1), Rung(Mode.ZERO_DRAFT, 0), Rung(Mode.FULL, 3))

@@ -1,4 +1,8 @@
-"""A nursery to start engines from in a test: `with Nursery.start() as nursery: pid = nursery.spawn(argv, env, log)`."""
+"""Many CPU engines for the price of one import: `with Nursery.start() as nursery: pid = nursery.spawn(argv, env, log)`.
+
+The client of `rehearsal/nursery.py`, which it starts as a child and ends with every engine on leaving. For rehearsals and tests; a
+deployment's engines have keepers of their own. Touches processes.
+"""
 
 import json
 import os
@@ -14,13 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-NURSERY = Path(__file__).resolve().parents[2] / "spec_toolkit" / "rehearsal" / "nursery.py"
+from spec_toolkit.engine import names
+from spec_toolkit.errors import ActError
+from spec_toolkit.shipped import rehearsal
+
+NURSERY = rehearsal() / "nursery.py"
 IMPORT_SECONDS = 480.0  # the engine's imports on a busy machine
 ANSWER_SECONDS = 15.0
 
 
-class NurseryError(AssertionError):
-    """The nursery refused a request, or did not answer."""
+class NurseryError(ActError):
+    """The nursery refused a request, did not answer, or did not start."""
 
 
 class Nursery:
@@ -77,7 +85,7 @@ class Nursery:
             if code is not None:
                 return code
             time.sleep(0.05)
-        raise NurseryError(f"engine {pid} still runs after {seconds:.0f} s")
+        raise NurseryError.of("nursery.undead", f"engine {pid}", f"still runs {seconds:.0f} s after it was to end")
 
     def _ask(self, request: Mapping[str, object]) -> dict[str, int]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -85,16 +93,16 @@ class Nursery:
             connection.connect(str(self._socket))
             connection.sendall(json.dumps(request).encode() + b"\n")
             reply = connection.makefile("rb").readline()
-        answer = json.loads(reply or b'{"error": "no answer"}')
+        answer: dict[str, int] = json.loads(reply or b'{"error": "no answer"}')
         if "error" in answer:
-            raise NurseryError(answer["error"])
+            raise NurseryError.of("nursery.refused", "nursery", str(answer["error"]))
         return answer
 
 
 def engine_environment(script: Path = NURSERY) -> dict[str, str]:
     """What SGLang and torch read while they are imported."""
     return {
-        "SGLANG_USE_CPU_ENGINE": "1",
+        names.USE_CPU_ENGINE: "1",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
         "PYTHONPATH": str(script.parent / "path"),
@@ -102,13 +110,19 @@ def engine_environment(script: Path = NURSERY) -> dict[str, str]:
 
 
 def _wait_until_ready(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
+    if process.stdout is None:
+        raise ValueError("the nursery was started without a pipe to read")
     watchdog = threading.Timer(IMPORT_SECONDS, process.kill)
     watchdog.start()
     try:
         for line in process.stdout:
             if line.strip() == "ready":
                 return
-        raise NurseryError(f"the nursery ended with {process.wait()} before it was ready")
+        raise NurseryError.of(
+            "nursery.not-ready",
+            "CPU engine",
+            f"ended with exit code {process.wait()} before it could be forked",
+            remedy="Its own words are above; `make setup` installs what it needs",
+        )
     finally:
         watchdog.cancel()
