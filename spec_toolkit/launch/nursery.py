@@ -48,7 +48,7 @@ class Nursery:
         `script`: a copy of the nursery beside altered kernels, for a test that plants a fault.
         """
         folder = Path(tempfile.mkdtemp(prefix="nursery-"))  # not tmp_path: a socket's path holds 107 characters
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, str(script), str(folder), "--most", str(most)],
             env={**os.environ, **engine_environment(script), **(env or {})},
             stdin=subprocess.PIPE,

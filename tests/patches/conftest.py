@@ -7,7 +7,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +31,7 @@ ARGUMENTS = """
 class Engine:
     """One server forked from the nursery, in a folder of its own."""
 
-    nursery: Any
+    nursery: Nursery
     pid: int
     port: int
     folder: Path

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from spec_toolkit.engine.patch_reports import alive, expected_processes, missing_reports, read_list_sha256, read_reports
+from spec_toolkit.engine.patch_reports import alive, expected_processes, missing_reports, read_reports
 from spec_toolkit.fingerprint import fingerprint
-from spec_toolkit.handover import ENDED_BY_PATCHES, LIST_VARIABLE, HandedHook, HookType, Role, encode_list
+from spec_toolkit.handover import ENDED_BY_PATCHES, LIST_VARIABLE, HandedHook, HookType, Role, encode_list, list_sha256
 from spec_toolkit.shipped import rehearsal
 
 pytestmark = pytest.mark.engine
@@ -33,7 +33,7 @@ def missing(engine, hooks):
     reports = read_reports(engine.patch_list)
     return missing_reports(
         hooks,
-        read_list_sha256(engine.patch_list),
+        list_sha256(engine.patch_list.read_bytes()),
         reports,
         expected=expected_processes(tp=1),
         live=alive(report.pid for report in reports),
@@ -116,7 +116,7 @@ def test_a_plugin_that_cannot_be_imported_is_missing_from_the_reports(tmp_path, 
     )
     assert done.returncode == 0, done.stderr
     assert "Failed to load plugin spec_toolkit" in done.stderr
-    sha256 = read_list_sha256(patch_list)
+    sha256 = list_sha256(patch_list.read_bytes())
     (finding,) = missing_reports(
         hooks, sha256, read_reports(patch_list), expected=frozenset({"launcher"}), live=frozenset()
     )
