@@ -96,6 +96,16 @@ class EngineClient:
         """One whole answer of `/generate`: `text`, `output_ids`, `meta_info`."""
         return await self._json("POST", "/generate", seconds=seconds, body=request)
 
+    async def generate_all(
+        self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS
+    ) -> list[dict[str, Any]]:
+        """A whole answer of `/generate` to each prompt of a list, in their order; `sampling_params` may be a list too."""
+        status, text = await self._call("POST", "/generate", seconds=seconds, body=request)
+        answers = _read_list(text) if status == 200 else None
+        if answers is None or not all(isinstance(answer, dict) for answer in answers):
+            raise self._refused("/generate", status, text)
+        return answers
+
     async def chat(self, message: str, *, max_tokens: int, seconds: float = GENERATE_SECONDS) -> dict[str, Any]:
         """The first choice of one greedy chat answer: `message`, `finish_reason`, and `meta_info` as /generate has it."""
         request = {
@@ -190,9 +200,13 @@ class EngineClient:
 
 def _read_booleans(text: str) -> list[bool] | None:
     """One answer per data-parallel rank; None where the text is no such list."""
+    answers = _read_list(text)
+    return answers if answers is not None and all(isinstance(answer, bool) for answer in answers) else None
+
+
+def _read_list(text: str) -> list[Any] | None:
     try:
         answers = json.loads(text)
     except ValueError:
         return None
-    good = isinstance(answers, list) and all(isinstance(answer, bool) for answer in answers)
-    return answers if good else None
+    return answers if isinstance(answers, list) else None

@@ -146,12 +146,12 @@ async def collect(
         if with_logprobs:
             request |= {"return_logprob": True, "top_logprobs_num": TOP_LOGPROBS, "logprob_start_len": -1}
         async with gate:
-            return _read_completion(await engine.generate(request))
+            return read_completion(await engine.generate(request))
 
     return list(await asyncio.gather(*(one(prompt) for prompt in prompts)))
 
 
-def _read_completion(answer: Mapping[str, Any]) -> Completion:
+def read_completion(answer: Mapping[str, Any]) -> Completion:
     meta = answer["meta_info"]
     return Completion(
         output_ids=tuple(answer["output_ids"]), top_logprobs=read_top_logprobs(meta), made=read_rounds(meta)
