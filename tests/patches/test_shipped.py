@@ -19,6 +19,7 @@ def test_the_installed_engine_has_patches():
         "cpu-attention-backend",
         "cpu-draft-head",
         "cpu-frozen-kv-schedule",
+        "cpu-gemma-router",
         "cpu-overlap-schedule",
         "cpu-paged-slots",
         "cpu-plain-rope",
@@ -38,6 +39,7 @@ def test_every_target_reads_as_it_was_written_against(patch):
 
 
 RELIED_ON = {  # what the engine could change without touching a target, and the hooks would do harm
+    "cpu-gemma-router": {"Gemma4Router.forward", "Gemma4RMSNorm.forward_native"},
     "cpu-plain-rope": {"factory.get_rope"},
     "cpu-sparse-attention": {
         "Indexer.__init__",
