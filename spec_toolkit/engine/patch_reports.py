@@ -4,16 +4,19 @@ A plugin that could not be imported, or that a whitelist left out, makes no soun
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.errors import EngineError, Finding, Verdict
 from spec_toolkit.handover import (
     LIST_VARIABLE,
     PLUGIN_NAME,
     HandedHook,
     Report,
     Role,
+    decode_list,
     decode_report,
+    list_sha256,
     process_name,
     report_folder,
 )
@@ -50,6 +53,28 @@ def read_reports(patch_list: Path) -> tuple[Report, ...]:
 def alive(pids: Iterable[int]) -> frozenset[int]:
     """Those of the process ids that are running now."""
     return frozenset(pid for pid in pids if _runs(pid))
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """What every process of an engine has reported."""
+
+    patches: tuple[str, ...]  # ids, in order
+    processes: dict[int, str]  # names by process id
+
+
+def patched(patch_list: Path, expected: Iterable[str]) -> Patched:
+    """EngineError, with a finding for each, where a process has not said that it runs every patch of its role."""
+    handed = patch_list.read_bytes()
+    hooks, reports = decode_list(handed), read_reports(patch_list)
+    live = alive(report.pid for report in reports)
+    names = frozenset(expected)
+    if findings := missing_reports(hooks, list_sha256(handed), reports, expected=names, live=live):
+        raise EngineError(*findings)
+    return Patched(
+        patches=tuple(sorted({hook.patch for hook in hooks})),
+        processes={report.pid: report.name() for report in reports if report.pid in live},
+    )
 
 
 def missing_reports(

@@ -14,9 +14,8 @@ from typing import Any, Protocol, Self
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.log import Phase, Station, read_station
-from spec_toolkit.engine.patch_reports import alive, missing_reports, read_reports
+from spec_toolkit.engine.patch_reports import patched
 from spec_toolkit.errors import ActError, EngineError
-from spec_toolkit.handover import decode_list, list_sha256
 from spec_toolkit.launch import smoke
 from spec_toolkit.launch.deployment import Folder
 from spec_toolkit.launch.events import Kind
@@ -221,16 +220,10 @@ class RealEngine:
 
     def _check_patches(self) -> dict[int, str]:
         """Lock two: every process of every role has said that it runs patched. Returns process names by id."""
-        handed = self._patch_list.read_bytes()
-        hooks, sha256 = decode_list(handed), list_sha256(handed)
-        reports = read_reports(self._patch_list)
-        live = alive(report.pid for report in reports)
-        expected = frozenset(self.spec.processes)
-        if findings := missing_reports(hooks, sha256, reports, expected=expected, live=live):
-            raise EngineError(*findings)
-        patches = ", ".join(sorted({hook.patch for hook in hooks}))
-        self._record.event(Kind.CHECKED, f"{len(expected)} engine processes run patched: {patches}")
-        return {report.pid: report.name() for report in reports if report.pid in live}
+        reported = patched(self._patch_list, self.spec.processes)
+        patches = ", ".join(reported.patches)
+        self._record.event(Kind.CHECKED, f"{len(self.spec.processes)} engine processes run patched: {patches}")
+        return reported.processes
 
     async def _first_health(self, client: EngineClient) -> None:
         deadline = time.monotonic() + _HEALTH_SECONDS

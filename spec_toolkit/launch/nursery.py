@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from spec_toolkit.engine import names
@@ -41,22 +41,30 @@ class Nursery:
     @classmethod
     @contextmanager
     def start(
-        cls, env: Mapping[str, str] | None = None, *, most: int = 4, script: Path = NURSERY
+        cls, env: Mapping[str, str] | None = None, *, most: int = 4, script: Path = NURSERY, log: Path | None = None
     ) -> Iterator["Nursery"]:
         """Import the engine (half a minute) and wait until it listens; end it and every engine on leaving.
 
-        `script`: a copy of the nursery beside altered kernels, for a test that plants a fault.
+        `script`: a copy of the nursery beside altered kernels, for a test that plants a fault. `log`: where it writes what it has to
+        say; standard error otherwise.
         """
         folder = Path(tempfile.mkdtemp(prefix="nursery-"))  # not tmp_path: a socket's path holds 107 characters
-        process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, str(script), str(folder), "--most", str(most)],
-            env={**os.environ, **engine_environment(script), **(env or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        with log.open("wb") if log else nullcontext() as said:
+            process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, str(script), str(folder), "--most", str(most)],
+                env={**os.environ, **engine_environment(script), **(env or {})},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for whoever started it, who then ends it
+            )
         try:
-            _wait_until_ready(process)
+            try:
+                _wait_until_ready(process)
+            except BaseException:
+                process.kill()  # it has no engine yet, and would first finish its imports
+                raise
             yield cls(process, folder)
         finally:
             try:

@@ -47,7 +47,11 @@ def plan_and_patches(path: Path) -> tuple[LoadedRecipe, Plan, tuple[Patch, ...]]
 
 
 def prepare(path: Path) -> Prepared:
-    loaded, tables = load_recipe(path), load_tables()
+    return prepare_loaded(load_recipe(path))
+
+
+def prepare_loaded(loaded: LoadedRecipe) -> Prepared:
+    tables = load_tables()
     checkpoint = read_target(loaded)
     plan = plan_of(loaded, tables, checkpoint)
     patches = patches_of(plan, tables, checkpoint)
@@ -90,7 +94,7 @@ def _machine(plan: Plan, patches: tuple[Patch, ...], tables: Tables) -> list[Fin
                 where="machine",
                 found=says,
                 why=f"recipe and patches are for {wanted}",
-                remedy=f"pip install sglang=={wanted}",
+                remedy="Run `make setup` in a checkout." if plan.recipe.is_rehearsal else f"pip install sglang=={wanted}",
             )
         )
         return found

@@ -1,0 +1,1 @@
+"""A recipe's rehearsal: its settings, at toy size, on the real engine."""

@@ -1,0 +1,59 @@
+"""Everything to be known before a rehearsal starts: the tiny model, the recipe at toy size, its plans. Reads the world, changes nothing."""
+
+from dataclasses import dataclass, replace
+
+from spec_toolkit.errors import Finding, Verdict
+from spec_toolkit.launch.prepare import Prepared, prepare_loaded
+from spec_toolkit.planning.plan import Plan
+from spec_toolkit.prove.rehearse.settings import Setting, at_toy_size
+from spec_toolkit.prove.rehearse.tiny import Tiny, tiny_for
+from spec_toolkit.recipe.load import LoadedRecipe
+from spec_toolkit.recipe.schema import Recipe
+from spec_toolkit.shipped import rehearsal
+from spec_toolkit.terms import Method
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A recipe that can be rehearsed, unless something is refused."""
+
+    loaded: LoadedRecipe
+    production: Plan
+    tiny: Tiny | None  # None: the recipe is a rehearsal already
+    settings: tuple[Setting, ...]
+    alone: Prepared  # on one rank
+    ranks: Prepared | None  # on several, where the recipe has them
+
+    @property
+    def drafts(self) -> bool:
+        return self.alone.plan.recipe.draft.method is not Method.NONE
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """Why this machine, or the engine at toy size, cannot run it; empty where both can."""
+        both = (self.alone, *((self.ranks,) if self.ranks else ()))
+        found = [finding for one in both for finding in one.findings if finding.verdict is Verdict.REFUSE]
+        return tuple({finding.sentence(): finding for finding in found}.values())
+
+
+def make_ready(loaded: LoadedRecipe, production: Plan) -> Ready:
+    """FactsError where no tiny model stands for the recipe's; RecipeError where it asks for a patch that there is not."""
+    recipe = production.recipe  # a draft that a cap has planned away is not rehearsed
+    tiny = None if recipe.is_rehearsal else tiny_for(production.situation.target, recipe.draft, tiny_models())
+    small = at_toy_size(recipe, tiny)
+    return Ready(
+        loaded=loaded,
+        production=production,
+        tiny=tiny,
+        settings=small.changed,
+        alone=_prepared(loaded, small.alone),
+        ranks=_prepared(loaded, small.ranks) if small.ranks else None,
+    )
+
+
+def tiny_models() -> frozenset[str]:
+    return frozenset(folder.name for folder in (rehearsal() / "models").iterdir() if (folder / "config.json").is_file())
+
+
+def _prepared(loaded: LoadedRecipe, recipe: Recipe) -> Prepared:
+    return prepare_loaded(replace(loaded, recipe=recipe))

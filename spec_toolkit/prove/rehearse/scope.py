@@ -1,0 +1,78 @@
+"""What a rehearsal of a recipe did not exercise, in the recipe's own words. Pure."""
+
+from collections.abc import Iterator
+
+from spec_toolkit.facts.model import DsaAttention
+from spec_toolkit.planning.plan import Plan
+from spec_toolkit.prove.rehearse.settings import RANKS
+from spec_toolkit.prove.rehearse.tiny import Tiny
+
+
+def not_exercised(production: Plan, tiny: Tiny | None) -> tuple[str, ...]:
+    """Sentences; every one of them is somebody else's to prove, and most need the GPU."""
+    return (*_kernels(production), *_graphs(production), *_weights(production), *_ranks(production), *_rest(production, tiny))
+
+
+def _kernels(plan: Plan) -> Iterator[str]:
+    recipe, gpu = plan.recipe, plan.recipe.hardware.gpu
+    on = "a GPU" if recipe.is_rehearsal else gpu.upper()
+    chosen = [
+        f"{what} {name}"
+        for what, name in (
+            ("attention", recipe.engine.attention_backend if not recipe.is_rehearsal else None),
+            ("experts", recipe.engine.moe_runner_backend),
+            ("the draft's experts", recipe.draft.moe_runner_backend),
+        )
+        if name
+    ]
+    named = f" (the recipe names: {', '.join(chosen)})" if chosen else ""
+    yield f"kernels of {on}{named}: reference kernels in PyTorch, in float32, ran in their place"
+    shape = plan.situation.target.shape
+    if shape is not None and isinstance(shape.attention, DsaAttention):
+        yield (
+            "of sparse attention: fp8 index keys, the Hadamard rotation, paged index layouts, the top-k kernels and their order among "
+            "equal scores, dense attention for short prompts"
+        )
+
+
+def _graphs(plan: Plan) -> Iterator[str]:
+    sizes = plan.decode_graph_batch_sizes
+    listed = f" ({len(sizes)} decode batches up to {sizes[-1]:,})" if sizes else ""
+    yield f"CUDA graphs{listed}, GPU streams and what they overlap; the schedule that overlaps did run" if (
+        plan.recipe.engine.overlap
+    ) else f"CUDA graphs{listed}, GPU streams; the recipe turns the overlap schedule off, and so did this"
+
+
+def _weights(plan: Plan) -> Iterator[str]:
+    target, engine = plan.situation.target, plan.recipe.engine
+    stored = target.weights.value if target.weights else plan.recipe.target.quantization
+    kv = engine.kv_cache_dtype
+    if stored not in {None, "bf16"}:
+        draft = target.draft_weights
+        of_draft = f" (the draft's layer: {draft.value})" if draft is not None and draft.value != stored else ""
+        yield f"{stored} weights{of_draft}, their scales and how they are loaded; {kv or 'the engine’s'} KV"
+    elif not plan.recipe.is_rehearsal:
+        yield f"arithmetic in bf16, and {kv or 'bf16'} KV: near-ties are wider there"
+
+
+def _ranks(plan: Plan) -> Iterator[str]:
+    hardware, layout = plan.recipe.hardware, plan.recipe.hardware.layout
+    if layout.tp > RANKS:
+        dp = f" with attention DP {layout.dp}" if layout.dp_attention else ""
+        yield f"{layout.tp} ranks{dp} and their links: two ran, over gloo"
+    if layout.moe_a2a_backend:
+        yield f"{layout.moe_a2a_backend}: all-to-all between experts"
+    if layout.ep > 1:
+        yield f"expert parallelism over {layout.ep} ranks"
+    if hardware.nodes > 1:
+        yield f"{hardware.nodes} nodes and the network between them"
+
+
+def _rest(plan: Plan, tiny: Tiny | None) -> Iterator[str]:
+    limits = plan.recipe.limits
+    if tiny is not None:
+        yield (
+            f"memory, and {limits.max_running_requests:,} requests of up to {limits.context_tokens:,} tokens at a time; "
+            "the checkpoint's own tokenizer and template"
+        )
+    yield "acceptance, break-even and speed of any real model: what is printed here is the tiny model's"
