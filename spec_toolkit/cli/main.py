@@ -24,7 +24,10 @@ _VERBS = {
     "pin": ("pin", "Write commits, hashes and the image's digest into a recipe."),
     "plan": ("plan", "Work out what a recipe takes, what bounds it and what its drafts may be worth."),
     "recipes": ("recipes", "List the recipes that ship with the toolkit, or explain one."),
-    "rehearse": ("rehearse", "Run a recipe at toy size on the real engine, and say whether speculation changes an answer."),
+    "rehearse": (
+        "rehearse",
+        "Run a recipe at toy size on the real engine, and say whether speculation changes an answer.",
+    ),
     "release": ("release", "Let the policy of a deployment move it again."),
     "resolve": ("resolve", "Ask the engine itself what it makes of a recipe or a command, without a GPU."),
     "status": ("status", "Show the deployments of this machine."),

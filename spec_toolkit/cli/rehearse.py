@@ -20,7 +20,9 @@ from spec_toolkit.report import said
     show_default=True,
     help="Held-out prompts of each of the model's five kinds.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one record with every setting and launch argument, not text.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one record with every setting and launch argument, not text."
+)
 def command(recipe: str, *, per_bucket: int, as_json: bool) -> int:
     """Run RECIPE (a file, or a name of the catalogue) at toy size: the real engine, its speculative settings, no GPU.
 

@@ -29,7 +29,10 @@ from spec_toolkit.shipped import rehearsal
 READY_SECONDS = 240.0  # from the fork; two seconds or so on a machine with nothing else to do
 _END_SECONDS = 30.0  # from SIGKILL to the end of every process
 _HEALTH_SECONDS = 5.0
+_REPORT_SECONDS = 10.0  # from the first healthy answer to the last process's report
+_LOOK_SECONDS = 0.05
 _TAIL = 40  # lines of the log
+_WORDS = 400  # characters of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +99,28 @@ def wait_until_ready(nursery: Nursery, engine: Forked, seconds: float = READY_SE
     deadline = time.monotonic() + seconds
     while not _is_healthy(engine.address):
         code = nursery.exit_code(engine.pid)
-        if code is not None or time.monotonic() > deadline:
-            what = f"was not ready after {seconds:.0f} s" if code is None else f"ended with exit code {code}"
-            raise _failed(engine, what)
-        time.sleep(0.05)
-    patched(engine.folder / "patches.json", engine.spec.processes)
-    return time.monotonic() - engine.began
+        if code is not None:
+            raise _failed(engine, f"ended with exit code {code}")
+        if time.monotonic() > deadline:
+            raise _failed(engine, f"was not ready after {seconds:.0f} s")
+        time.sleep(_LOOK_SECONDS)
+    reported = time.monotonic() + _REPORT_SECONDS
+    while True:
+        try:
+            patched(engine.folder / "patches.json", engine.spec.processes)
+        except EngineError:
+            if time.monotonic() > reported:
+                raise
+        else:
+            return time.monotonic() - engine.began
+        time.sleep(_LOOK_SECONDS)
 
 
 def _failed(engine: Forked, what: str) -> EngineError:
     return EngineError.of(
         "engine.start",
         engine.name,
-        f'{what}. Last words: "{last_words(engine.tail())}"',
+        f'{what}. Last words: "{last_words(engine.tail(), most=_WORDS)}"',
         remedy="See runbooks/engine-does-not-start.md.",
     )
 

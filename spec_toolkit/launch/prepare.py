@@ -94,7 +94,9 @@ def _machine(plan: Plan, patches: tuple[Patch, ...], tables: Tables) -> list[Fin
                 where="machine",
                 found=says,
                 why=f"recipe and patches are for {wanted}",
-                remedy="Run `make setup` in a checkout." if plan.recipe.is_rehearsal else f"pip install sglang=={wanted}",
+                remedy="Run `make setup` in a checkout."
+                if plan.recipe.is_rehearsal
+                else f"pip install sglang=={wanted}",
             )
         )
         return found

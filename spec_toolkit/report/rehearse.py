@@ -23,10 +23,12 @@ def page(found: Rehearsal) -> str:
     blocks = [
         head,
         ["Greedy, against the target alone one at a time", *_greedy(found)],
-        ["Sampled, as distributions", *_sampled(found)],
+        [f"Sampled{_temperature(found)}, as distributions", *_sampled(found)],
     ]
     if found.buckets:
-        blocks.append([f"What drafts earned, of the tiny model and its prompts  [{', '.join(found.labels)}]", *_buckets(found)])
+        blocks.append(
+            [f"What drafts earned, of the tiny model and its prompts  [{', '.join(found.labels)}]", *_buckets(found)]
+        )
     if found.settings:
         blocks.append(["Not as the recipe has it", *_settings(found)])
     blocks.append(["Not exercised", *(f"  {each}" for each in found.not_exercised)])
@@ -47,12 +49,16 @@ def _greedy(found: Rehearsal) -> Iterator[str]:
         yield f"  {each.what:<{width}}  {each.sentence}; {each.seconds:.1f} s"
 
 
+def _temperature(found: Rehearsal) -> str:
+    return f" at temperature {found.sampled.temperature:g}" if found.sampled else ""
+
+
 def _sampled(found: Rehearsal) -> Iterator[str]:
     sampled = found.sampled
     if sampled is None:
         yield "  not compared: " + ("the rule is a lossy one" if found.buckets else "nothing is drafted")
         return
-    yield f"  temperature {sampled.temperature:g}: {sampled.sentence}; {sampled.seconds:.1f} s"
+    yield f"  {sampled.sentence}; {sampled.seconds:.1f} s"
     for place in sampled.places:
         yield f"    {place.place:<14} total variation {place.total_variation:.3f}, bound {place.bound:.3f}"
 
@@ -79,5 +85,3 @@ def _settings(found: Rehearsal) -> Iterator[str]:
     width = max(len(each.key) for each in found.settings)
     for each in found.settings:
         yield f"  {each.key:<{width}}  {each.production} -> {each.rehearsed}: {each.why}"
-
-

@@ -13,9 +13,10 @@ import pytest
 
 from spec_toolkit.engine.patch_reports import read_reports
 from spec_toolkit.handover import Role
+from spec_toolkit.launch.forked import Forked
 from spec_toolkit.launch.route import Route
 from spec_toolkit.prove.streams import Answer, Ask, Endpoint, ask, judge
-from tests.engine.serving import Serving, serving
+from tests.engine.serving import serving
 from tests.gateway.front import Front, fronting, until
 
 pytestmark = pytest.mark.engine
@@ -27,12 +28,12 @@ SECONDS = 240.0
 
 @dataclass
 class Engines:
-    a: Serving
-    b: Serving
+    a: Forked
+    b: Forked
 
 
 @pytest.fixture(scope="module")
-def fallback(nursery, tmp_path_factory) -> Iterator[Serving]:
+def fallback(nursery, tmp_path_factory) -> Iterator[Forked]:
     with serving(nursery, tmp_path_factory.mktemp("b"), speculate=False) as engine:
         yield engine
 
@@ -50,14 +51,14 @@ def asks() -> list[Ask]:
     ]
 
 
-def route(engine: Serving | None, number: int, *, lost: int = 0) -> Route:
+def route(engine: Forked | None, number: int, *, lost: int = 0) -> Route:
     return Route(
         generation=number, address=engine.address if engine else "", engine=number if engine else 0,
         speculates=number == 1, steps=0, lost=lost,
     )  # fmt: skip
 
 
-def scheduler_of(engine: Serving) -> int:
+def scheduler_of(engine: Forked) -> int:
     reports = read_reports(engine.folder / "patches.json")
     [pid] = [report.pid for report in reports if report.role is Role.SCHEDULER]
     return pid

@@ -16,12 +16,13 @@ from spec_toolkit.engine.patch_file import Family
 from spec_toolkit.engine.patches import choose_patches, hand_over, patches_folder, read_patches
 from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.errors import EngineError
+from spec_toolkit.launch.forked import Forked, forked, wait_until_ready
 from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Report, collect, compare_all
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import shipped
 from spec_toolkit.terms import FaultPoint, KnobMode, RanksAfterFault
-from tests.engine.serving import Serving, launch_spec, rehearsal_recipe, wait_until_ready
+from tests.engine.serving import launch_spec, rehearsal_recipe
 from tests.patches.switching import ANSWER_SECONDS, CANDIDATES, TOKENS, Layout, client, held_out
 
 FULL = max(CANDIDATES)
@@ -36,7 +37,7 @@ def serving_with_faults(
     *,
     ranks_after: RanksAfterFault = RanksAfterFault.VOTE,
     watchdog_seconds: float | None = None,
-) -> Iterator[Serving]:
+) -> Iterator[Forked]:
     """The rehearsal as `deploy` starts it, with its ranks laid out and the patch that plants faults requested."""
     loaded = rehearsal_recipe(num_steps=FULL, overlap=layout.overlap)
     recipe: Recipe = loaded.recipe
@@ -49,16 +50,10 @@ def serving_with_faults(
     every = read_patches(patches_folder(shipped("patches"), "0.5.23"))
     hand_over(choose_patches(every, family=Family.DEEPSEEK, rehearsal=True, requested=["inject-draft-faults"]), folder)
     # Without sleeping: of two attention-DP ranks the one without a message would sleep a second, and the other wait for it.
-    words = [word for word in spec.command[2:] if word != Flag.SLEEP_ON_IDLE]
-    log = folder / "engine.log"
-    pid = nursery.spawn([*words, *layout.arguments], spec.set_environment, log)
-    try:
-        wait_until_ready(nursery, pid, spec.address, log)
-        yield Serving(spec.address, pid, log, folder)
-    finally:
-        if nursery.exit_code(pid) is None:
-            nursery.kill(pid, 9)
-            nursery.wait(pid, 30)
+    words = tuple(word for word in spec.command if word != Flag.SLEEP_ON_IDLE)
+    with forked(nursery, folder, msgspec.structs.replace(spec, command=words), *layout.arguments) as engine:
+        wait_until_ready(nursery, engine)
+        yield engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +119,7 @@ async def arm(asked: EngineClient) -> tuple[RankState, ...]:
     return await asked.ranks(seconds=ANSWER_SECONDS)
 
 
-async def endure(engine: Serving, plant: Plant, prompts: Sequence[Sequence[int]], *, again: int = 2) -> Outcome:
+async def endure(engine: Forked, plant: Plant, prompts: Sequence[Sequence[int]], *, again: int = 2) -> Outcome:
     """Plant the fault in an engine that drafts fully, answer the prompts, arm it again, answer some once more."""
     async with client(engine) as asked:
         before = await arm(asked)
@@ -142,7 +137,7 @@ async def endure(engine: Serving, plant: Plant, prompts: Sequence[Sequence[int]]
     return Outcome(plant=plant, answers=answers, again=more, before=before, after=after, armed=armed, seconds=seconds)
 
 
-def run(engine: Serving, plant: Plant, prompts: Sequence[Sequence[int]]) -> Outcome:
+def run(engine: Forked, plant: Plant, prompts: Sequence[Sequence[int]]) -> Outcome:
     return asyncio.run(endure(engine, plant, prompts))
 
 
@@ -152,7 +147,7 @@ def family_of(pid: int) -> list[Process]:
     return [first, *first.children(recursive=True)]
 
 
-async def ask_until_lost(engine: Serving, plant: Plant) -> None:
+async def ask_until_lost(engine: Forked, plant: Plant) -> None:
     """Plant a fault that ends the engine, and ask until it has."""
     async with client(engine) as asked:
         assert await asked.inject(plant.point, rank=plant.rank, after=plant.after)

@@ -19,6 +19,7 @@ from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.flags import Flag
 from spec_toolkit.engine.names import Rounds, read_rounds
 from spec_toolkit.engine.ranks import RankState
+from spec_toolkit.launch.forked import Forked, forked, wait_until_ready
 from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Report, collect, compare_all
 from spec_toolkit.recipe.load import LoadedRecipe
@@ -26,7 +27,7 @@ from spec_toolkit.recipe.schema import Layout as RecipeLayout
 from spec_toolkit.recipe.schema import Recipe
 from spec_toolkit.shipped import rehearsal
 from spec_toolkit.terms import KnobMode
-from tests.engine.serving import ADMIN_KEY, Serving, launch_spec, rehearsal_recipe, wait_until_ready
+from tests.engine.serving import ADMIN_KEY, launch_spec, rehearsal_recipe
 
 CANDIDATES = (0, 1, 2, 3)
 STREAMS = 8
@@ -55,23 +56,17 @@ LAYOUTS = {
 @contextmanager
 def serving_in(
     nursery: Nursery, folder: Path, layout: Layout, *, speculate: bool = True, adaptive: bool = True
-) -> Iterator[Serving]:
+) -> Iterator[Forked]:
     """The rehearsal at CANDIDATES, with its ranks laid out; `adaptive=False` leaves it at its fixed steps."""
     spec = launch_spec(folder, _recipe(layout), speculate=speculate)
-    words = list(spec.command[2:])  # without `python serve.py`: the nursery is both
+    words = list(spec.command)
     if not adaptive:
         words.remove(Flag.ADAPTIVE)
         at = words.index(Flag.ADAPTIVE_CONFIG)
         del words[at : at + 2]
-    log = folder / "engine.log"
-    pid = nursery.spawn([*words, *layout.arguments], spec.set_environment, log)
-    try:
-        wait_until_ready(nursery, pid, spec.address, log)
-        yield Serving(spec.address, pid, log, folder)
-    finally:
-        if nursery.exit_code(pid) is None:
-            nursery.kill(pid, 9)
-            nursery.wait(pid, 30)
+    with forked(nursery, folder, msgspec.structs.replace(spec, command=tuple(words)), *layout.arguments) as engine:
+        wait_until_ready(nursery, engine)
+        yield engine
 
 
 def _recipe(layout: Layout) -> LoadedRecipe:
@@ -90,7 +85,7 @@ def for_each_layout(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=[] if LAYOUTS[name].overlap else [pytest.mark.matrix]) for name in names]
 
 
-def client(engine: Serving) -> EngineClient:
+def client(engine: Forked) -> EngineClient:
     return EngineClient(engine.address, admin_key=ADMIN_KEY)
 
 
@@ -103,9 +98,7 @@ def held_out(count: int) -> list[list[int]]:
     return [tokenizer.encode(json.loads(row)["prompt"]).ids for row in chosen]
 
 
-async def target_answers(
-    engine: Serving, prompts: Sequence[Sequence[int]], *, concurrency: int = 1
-) -> list[Completion]:
+async def target_answers(engine: Forked, prompts: Sequence[Sequence[int]], *, concurrency: int = 1) -> list[Completion]:
     """Of an engine without speculation, with the log-probabilities a difference is judged by."""
     async with client(engine) as asked:
         return await collect(asked, prompts, max_new_tokens=TOKENS, concurrency=concurrency, with_logprobs=True)
@@ -161,7 +154,7 @@ async def load(
 
 
 async def switch_under_load(
-    engine: Serving, prompts: Sequence[Sequence[int]], *, switches: int, streams: int = STREAMS, seed: int = 2
+    engine: Forked, prompts: Sequence[Sequence[int]], *, switches: int, streams: int = STREAMS, seed: int = 2
 ) -> Run:
     """`switches` commands, each to other steps than the last, while every prompt is answered at least once."""
     async with client(engine) as asked:
@@ -210,6 +203,6 @@ def mode_for(steps: int) -> KnobMode:
     return KnobMode.FULL if steps == max(CANDIDATES) else KnobMode.REDUCED
 
 
-def switches_in_effect(engine: Serving) -> int:
+def switches_in_effect(engine: Forked) -> int:
     """How often the engine says it changed its width; its first rank only."""
     return engine.log.read_text(errors="replace").count("Switch adaptive runtime state")

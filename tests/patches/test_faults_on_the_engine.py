@@ -9,9 +9,10 @@ import pytest
 
 from spec_toolkit.engine.log import last_words
 from spec_toolkit.engine.names import read_rounds
+from spec_toolkit.launch.forked import Forked
 from spec_toolkit.prove.lossless import Completion
 from spec_toolkit.terms import FaultPoint, KnobMode, RanksAfterFault
-from tests.engine.serving import Serving, serving
+from tests.engine.serving import serving
 from tests.patches.faulting import (
     FULL,
     Outcome,
@@ -74,7 +75,7 @@ def reference(nursery, tmp_path_factory) -> list[Completion]:
 
 
 @pytest.fixture(scope="module", params=for_each_layout(SURVIVED))
-def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Serving]]:
+def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Forked]]:
     """One engine of each layout; `reference` first, so that there is one engine at a time."""
     layout = LAYOUTS[request.param]
     with serving_with_faults(nursery, tmp_path_factory.mktemp(request.param), layout) as engine:
@@ -112,7 +113,7 @@ def test_a_fault_while_other_ranks_are_idle_is_everyones(running, reference):
     check(run(engine, plant, held_out(PROMPTS)[:1]), layout, reference[:1])
 
 
-async def _shared_prefix(engine: Serving) -> tuple[int | None, int | None, int | None]:
+async def _shared_prefix(engine: Forked) -> tuple[int | None, int | None, int | None]:
     """`draft_kv_missing` of the first rank: before, after a prompt whose draft part failed, after two more that go on from it."""
     prompt = held_out(PROMPTS)[3][::-1]  # which nobody asked before: none of it is cached
     request = {"input_ids": prompt[:-2], "sampling_params": {"temperature": 0, "max_new_tokens": 4}}
@@ -128,7 +129,7 @@ async def _shared_prefix(engine: Serving) -> tuple[int | None, int | None, int |
     return before.draft_kv_missing, failed.draft_kv_missing, after.draft_kv_missing
 
 
-async def _counted(engine: Serving, layout: Layout) -> None:
+async def _counted(engine: Forked, layout: Layout) -> None:
     """What a rank counts against what the answers say, at full, reduced and zero."""
     request = {"sampling_params": {"temperature": 0, "max_new_tokens": 24, "ignore_eos": True}}
     async with client(engine) as asked:

@@ -18,10 +18,11 @@ from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.names import read_rounds
 from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.errors import EngineError
+from spec_toolkit.launch.forked import Forked
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, collect, compare_all
 from spec_toolkit.shipped import rehearsal, shipped
 from spec_toolkit.terms import KnobAnswer, KnobMode
-from tests.engine.serving import ADMIN_KEY, Serving, serving
+from tests.engine.serving import ADMIN_KEY, serving
 from tests.patches.switching import (
     ANSWER_SECONDS,
     LAYOUTS,
@@ -63,7 +64,7 @@ def parallel_reference(nursery, tmp_path_factory) -> list[Completion]:
 
 
 @pytest.fixture(scope="module", params=for_each_layout(SWITCHES))
-def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Serving]]:
+def running(request, nursery, reference, tmp_path_factory) -> Iterator[tuple[str, Layout, Forked]]:
     """One engine of each layout; the references first, so that there is one engine at a time."""
     if request.param == "attention-dp":
         request.getfixturevalue("parallel_reference")
@@ -91,7 +92,7 @@ def test_switching_under_load_changes_no_output_and_every_rank_follows(running, 
     assert sum(said.made.accepted_drafts for said in run.answers) > 100
 
 
-async def _zero_draft(engine: Serving) -> list[dict[str, object]]:
+async def _zero_draft(engine: Forked) -> list[dict[str, object]]:
     """At zero drafts, some answers together; then back to full."""
     request = {"sampling_params": {"temperature": 0, "max_new_tokens": 24, "ignore_eos": True}}
     async with client(engine) as asked:
@@ -126,7 +127,7 @@ def _verified(ranks: tuple[RankState, ...]) -> int:
     return sum(rank.verify_rounds or 0 for rank in ranks)
 
 
-async def _burst(engine: Serving) -> list[Said]:
+async def _burst(engine: Forked) -> list[Said]:
     async with client(engine) as asked:
         before = await asked.ranks()
         base = before[0].epoch
@@ -159,7 +160,7 @@ def test_of_a_burst_of_shuffled_epochs_under_load_the_highest_wins_and_stale_one
     assert report.is_lossless, report.sentence()
 
 
-async def _gone_before_the_answer(engine: Serving) -> None:
+async def _gone_before_the_answer(engine: Forked) -> None:
     """A caller that sends a command and hangs up, as one does that ran out of time."""
     async with client(engine) as asked:
         epoch = (await asked.ranks())[0].epoch + 1
@@ -214,7 +215,7 @@ def test_full_speculation_under_load_changes_no_output_of_the_same_ranks(running
     assert sum(answer.made.accepted_drafts for answer in answers if answer.made) > 500
 
 
-async def _set(asked: aiohttp.ClientSession, engine: Serving, body: str) -> tuple[int, set[object]]:
+async def _set(asked: aiohttp.ClientSession, engine: Forked, body: str) -> tuple[int, set[object]]:
     """Status, and the different answers of the ranks that answer."""
     headers = {"Authorization": f"Bearer {ADMIN_KEY}", "Content-Type": "application/json"}
     async with asked.post(f"{engine.address}/set_internal_state", data=body, headers=headers) as answer:
@@ -244,7 +245,7 @@ NO_NUMBERS = [
 ]
 
 
-async def _bad_commands(engine: Serving) -> None:
+async def _bad_commands(engine: Forked) -> None:
     async with aiohttp.ClientSession() as session, client(engine) as asked:
         before = await asked.ranks()
         for command, answer in REFUSED:
@@ -268,14 +269,14 @@ def test_bad_commands_change_nothing_and_leave_the_engine_alive_with_its_own_key
     asyncio.run(_bad_commands(engine))
 
 
-async def _at_full(engine: Serving) -> list[Completion]:
+async def _at_full(engine: Forked) -> list[Completion]:
     async with client(engine) as asked:
         epoch = (await asked.ranks())[0].epoch
         assert await asked.command(epoch=epoch + 1, mode=KnobMode.FULL, steps=3)
         return await collect(asked, held_out(PROMPTS), max_new_tokens=TOKENS, concurrency=STREAMS)
 
 
-async def _without_the_key(engine: Serving) -> None:
+async def _without_the_key(engine: Forked) -> None:
     async with EngineClient(engine.address) as stranger:
         before = await stranger.ranks()
         with pytest.raises(EngineError, match="HTTP 401"):
@@ -288,7 +289,7 @@ def test_a_command_without_the_admin_key_is_refused(running):
     asyncio.run(_without_the_key(engine))
 
 
-async def _fixed_steps(engine: Serving) -> None:
+async def _fixed_steps(engine: Forked) -> None:
     async with client(engine) as asked:
         assert await asked.ranks() == ()
         assert not await asked.command(epoch=1, mode=KnobMode.ZERO_DRAFT, steps=0)
@@ -302,7 +303,7 @@ def test_an_engine_at_fixed_steps_refuses_every_command_and_has_no_ranks_to_show
 
 def test_ranks_that_take_commands_apart_do_not_start(nursery, tmp_path):
     apart = replace(LAYOUTS["attention-dp"], arguments=("--enable-dp-attention-local-control-broadcast",))
-    with pytest.raises(AssertionError, match=r"knob\.local-broadcast"), serving_in(nursery, tmp_path, apart):
+    with pytest.raises(EngineError, match=r"knob\.local-broadcast"), serving_in(nursery, tmp_path, apart):
         pytest.fail("it serves")
 
 

@@ -9,13 +9,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from spec_toolkit.engine.names import CPU_CORES_OF_RANKS
 from spec_toolkit.engine.resume import Endpoint, resumed_request
+from spec_toolkit.launch.forked import Forked, forked, wait_until_ready
 from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.resumption import RECORD_PREFIX, Resumption
-from tests.engine.serving import Serving, launch_spec, rehearsal_recipe, serving, wait_until_ready
+from tests.engine.serving import launch_spec, rehearsal_recipe, serving
 from tests.patches.resuming import (
     ask,
     chat_part,
@@ -233,19 +235,14 @@ class TestSpeculatingAndNot:
 
 
 @contextmanager
-def started(nursery: Nursery, folder: Path, *more: str, speculate: bool, overlap: bool = True) -> Iterator[Serving]:
+def started(nursery: Nursery, folder: Path, *more: str, speculate: bool, overlap: bool = True) -> Iterator[Forked]:
     """An engine with arguments of its own."""
     spec = launch_spec(folder, rehearsal_recipe(overlap=overlap), speculate=speculate)
-    log = folder / "engine.log"
     bind = {CPU_CORES_OF_RANKS: "0|1"} if "--tp-size" in more else {}
-    pid = nursery.spawn([*spec.command[2:], *more], {**spec.set_environment, **bind}, log)
-    try:
-        wait_until_ready(nursery, pid, spec.address, log)
-        yield Serving(spec.address, pid, log, folder)
-    finally:
-        if nursery.exit_code(pid) is None:
-            nursery.kill(pid, 9)
-            nursery.wait(pid, 30)
+    spec = msgspec.structs.replace(spec, set_environment=spec.set_environment | bind)
+    with forked(nursery, folder, spec, *more) as engine:
+        wait_until_ready(nursery, engine)
+        yield engine
 
 
 class TestParsersWithoutOverlap:

@@ -17,6 +17,7 @@ import msgspec
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.launch.deployment import Folder, Status, write_json, write_private
+from spec_toolkit.launch.forked import Forked, forked, wait_until_ready
 from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.record import Front, Launch
 from spec_toolkit.launch.route import Route, encode_route
@@ -24,7 +25,7 @@ from spec_toolkit.planning.limits import Limits
 from spec_toolkit.recipe.load import LoadedRecipe
 from spec_toolkit.sidecar.records import Carried, Snapshot, Taken
 from spec_toolkit.terms import Comeback, KnobMode, Mode
-from tests.engine.serving import ADMIN_KEY, Serving, launch_spec, rehearsal_recipe, wait_until_ready
+from tests.engine.serving import ADMIN_KEY, launch_spec, rehearsal_recipe
 
 NAME = "sidecar-test"
 RUNNING = 4  # the engine's admission cap: one more waits
@@ -52,22 +53,16 @@ def quick_limits(**changed: Any) -> Limits:
 
 
 @contextmanager
-def engine_with_few_places(nursery: Nursery, folder: Path) -> Iterator[Serving]:
+def engine_with_few_places(nursery: Nursery, folder: Path) -> Iterator[Forked]:
     """The rehearsal, with an admission cap that a handful of streams exceeds."""
     loaded = rehearsal_recipe()
     capped = msgspec.structs.replace(loaded.recipe.limits, max_running_requests=RUNNING)
     recipe = msgspec.structs.replace(loaded.recipe, limits=capped)
     loaded = LoadedRecipe(recipe=recipe, path=loaded.path, text=loaded.text, sha256=loaded.sha256, lines=loaded.lines)
     spec = launch_spec(folder, loaded, speculate=True)
-    log = folder / "engine.log"
-    pid = nursery.spawn(spec.command[2:], spec.set_environment, log)
-    try:
-        wait_until_ready(nursery, pid, spec.address, log)
-        yield Serving(spec.address, pid, log, folder)
-    finally:
-        if nursery.exit_code(pid) is None:
-            nursery.kill(pid, 9)
-            nursery.wait(pid, 30)
+    with forked(nursery, folder, spec) as engine:
+        wait_until_ready(nursery, engine)
+        yield engine
 
 
 class Deployed:

@@ -19,12 +19,13 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.launch.forked import Forked
 from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.policy.modes import Rung
 from spec_toolkit.sidecar.act import set_rung
 from spec_toolkit.sidecar.scrape import Scraper
 from spec_toolkit.terms import Mode
-from tests.engine.serving import ADMIN_KEY, Serving
+from tests.engine.serving import ADMIN_KEY
 from tests.sidecar.deployed import RUNNING, Deployed, engine_with_few_places, quick_limits, streams
 
 RUNGS = (Rung(Mode.REDUCED, 1), Rung(Mode.ZERO_DRAFT, 0), Rung(Mode.FULL, 3))
@@ -76,7 +77,7 @@ async def measure_looks(address: str, pairs: int, seconds: float) -> None:
         await scraper.close()
 
 
-async def measure_a_look(engine: Serving, count: int) -> None:
+async def measure_a_look(engine: Forked, count: int) -> None:
     """In processor time, which a busy machine does not change much; on an engine that has nothing else to do."""
     family = [psutil.Process(engine.pid), *psutil.Process(engine.pid).children(recursive=True)]
 

@@ -1,21 +1,23 @@
-"""What a rehearsal asks each of its engines, and the answers side by side. Asks engines."""
+"""What a rehearsal asks each of its engines. Asks engines."""
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.names import Rounds
-from spec_toolkit.errors import EngineError
+from spec_toolkit.errors import ActError, EngineError
 from spec_toolkit.prove.lossless import Completion, collect
-from spec_toolkit.prove.sampling import collect_samples
+from spec_toolkit.prove.sampling import PLACES, collect_samples
+from spec_toolkit.terms import KnobMode, mode_at
 
 TOKENS = 48  # of a greedy answer
 TOGETHER = 8  # requests at a time, beside one
 SAMPLES = 384
 TEMPERATURE = 1.0
-_SAMPLED_TOKENS = 4  # the last place that is compared is the fourth
+_LAST_PLACE = max(offset for place in PLACES for offset in place)
 _SAMPLED_TOGETHER = 64
 
 
@@ -24,11 +26,16 @@ class Questions:
     """The prompts of one rehearsal, as token ids."""
 
     buckets: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]  # name, prompts
-    sampled: bool  # whether distributions are compared too
 
     @property
     def prompts(self) -> list[tuple[int, ...]]:
         return [prompt for _, prompts in self.buckets for prompt in prompts]
+
+    @property
+    def few(self) -> list[int]:
+        """Indices of prompts of every bucket: one batch."""
+        everyone = len(self.prompts)
+        return list(range(0, everyone, math.ceil(everyone / TOGETHER)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +54,33 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """All of one engine's answers."""
+    """One engine's greedy answers."""
 
     alone: Answers
     together: Answers | None = None
-    samples: Answers | None = None
+    lower: tuple[tuple[int, Answers], ...] = ()  # by step count, with fewer steps than all: of the few
 
 
 async def ask_target(address: str, questions: Questions, *, together: bool) -> Heard:
     """The autoregressive engine's answers, with the log-probabilities that a difference is judged by."""
     async with EngineClient(address) as engine:
         alone = await _greedy(engine, questions.prompts, 1, with_logprobs=True)
-        beside = await _greedy(engine, questions.prompts, TOGETHER) if together else None
-        samples = await _samples(engine, questions.prompts[0]) if questions.sampled else None
-    return Heard(alone, beside, samples)
+        return Heard(alone, await _greedy(engine, questions.prompts, TOGETHER) if together else None)
 
 
-async def ask_drafting(address: str, questions: Questions) -> Heard:
-    """EngineError where it answers without having speculated."""
-    async with EngineClient(address) as engine:
+async def ask_drafting(address: str, questions: Questions, *, key: str, steps: Sequence[int] = ()) -> Heard:
+    """`steps`: those the engine can be set to, ascending; all but the last are tried too. EngineError where it does not speculate."""
+    async with EngineClient(address, admin_key=key) as engine:
         alone = await _greedy(engine, questions.prompts, 1)
         beside = await _greedy(engine, questions.prompts, TOGETHER)
-        samples = await _samples(engine, questions.prompts[0]) if questions.sampled else None
-    rounds = sum(one.made.rounds or 0 for one in (*alone.said, *beside.said) if one.made)
-    if not rounds:
+        lower = []
+        for epoch, count in enumerate(reversed(steps[:-1]), start=1):
+            await _set(engine, epoch, count, steps[-1])
+            prompts = questions.prompts
+            lower.append((count, await _greedy(engine, [prompts[i] for i in questions.few], TOGETHER)))
+        if lower:
+            await _set(engine, len(steps), steps[-1], steps[-1])
+    if not sum(one.made.rounds or 0 for one in (*alone.said, *beside.said) if one.made):
         raise EngineError.of(
             "rehearse.no-speculation",
             "the speculating engine",
@@ -78,35 +88,61 @@ async def ask_drafting(address: str, questions: Questions) -> Heard:
             why="what it was compared for did not run",
             remedy="See runbooks/speculation-is-off.md.",
         )
-    return Heard(alone, beside, samples)
+    return Heard(alone, beside, tuple(lower))
 
 
-async def ask_both(target: str, drafting: str, questions: Questions) -> tuple[Heard, Heard]:
+async def ask_both(
+    target: str, drafting: str, questions: Questions, *, key: str, steps: Sequence[int]
+) -> tuple[Heard, Heard]:
     """Both engines at a time: each has a core."""
-    async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(ask_target(target, questions, together=False))
-        second = tasks.create_task(ask_drafting(drafting, questions))
-    return first.result(), second.result()
+    return await asyncio.gather(
+        ask_target(target, questions, together=False), ask_drafting(drafting, questions, key=key, steps=steps)
+    )
+
+
+async def sample(addresses: Sequence[str], prompt: Sequence[int]) -> list[Answers]:
+    """Sampled answers of each engine, at a time."""
+
+    async def one(address: str) -> Answers:
+        began = time.monotonic()
+        async with EngineClient(address) as engine:
+            said = await collect_samples(
+                engine,
+                prompt,
+                count=SAMPLES,
+                max_new_tokens=_LAST_PLACE + 1,
+                params={"temperature": TEMPERATURE},
+                concurrency=_SAMPLED_TOGETHER,
+            )
+        return Answers(said, time.monotonic() - began)
+
+    return list(await asyncio.gather(*(one(address) for address in addresses)))
+
+
+def least_sure(references: Sequence[Completion]) -> int:
+    """Index of the answer whose compared tokens the target was least sure of: there a wrong law shows most."""
+
+    def doubt(reference: Completion) -> float:
+        places = (reference.top_logprobs or ())[1 : _LAST_PLACE + 1]
+        return sum(1 - math.exp(max(place.values())) for place in places)
+
+    return max(range(len(references)), key=lambda index: doubt(references[index]))
+
+
+async def _set(engine: EngineClient, epoch: int, steps: int, most: int) -> None:
+    mode = KnobMode[mode_at(steps, most).name]
+    if not await engine.command(epoch=epoch, mode=mode, steps=steps):
+        raise ActError.of(
+            "act.not-taken",
+            "the speculating engine",
+            f"did not take {steps} draft steps",
+            remedy="See runbooks/act-not-taken.md.",
+        )
 
 
 async def _greedy(
     engine: EngineClient, prompts: Sequence[Sequence[int]], concurrency: int, *, with_logprobs: bool = False
 ) -> Answers:
     began = time.monotonic()
-    said = await collect(
-        engine, prompts, max_new_tokens=TOKENS, concurrency=concurrency, with_logprobs=with_logprobs
-    )
-    return Answers(said, time.monotonic() - began)
-
-
-async def _samples(engine: EngineClient, prompt: Sequence[int]) -> Answers:
-    began = time.monotonic()
-    said = await collect_samples(
-        engine,
-        prompt,
-        count=SAMPLES,
-        max_new_tokens=_SAMPLED_TOKENS,
-        params={"temperature": TEMPERATURE},
-        concurrency=_SAMPLED_TOGETHER,
-    )
+    said = await collect(engine, prompts, max_new_tokens=TOKENS, concurrency=concurrency, with_logprobs=with_logprobs)
     return Answers(said, time.monotonic() - began)

@@ -29,6 +29,11 @@ class Ready:
         return self.alone.plan.recipe.draft.method is not Method.NONE
 
     @property
+    def samples(self) -> bool:
+        """Whether sampled answers are held against the target's law: a lossy rule does not promise it."""
+        return self.drafts and not self.alone.plan.lossy
+
+    @property
     def refused(self) -> tuple[Finding, ...]:
         """Why this machine, or the engine at toy size, cannot run it; empty where both can."""
         both = (self.alone, *((self.ranks,) if self.ranks else ()))

@@ -1,7 +1,7 @@
 """What a rehearsal found, as one record: the page and `--json` are made of it. Pure."""
 
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ class Greedy(Struct, frozen=True, kw_only=True):
     what: str  # which engine, and how many requests at a time
     concurrency: int
     ranks: int
+    steps: int | None  # draft passes a round; None: nothing is drafted, or the recipe names no step count
     prompts: int
     compared_tokens: int
     near_ties: int
@@ -34,10 +35,7 @@ class Greedy(Struct, frozen=True, kw_only=True):
     tolerance_nats: float
     sentence: str
     seconds: float  # of the answers
-
-    @property
-    def passed(self) -> bool:
-        return self.prompts > 0 and self.differences == 0
+    passed: bool
 
 
 class SampledPlace(Struct, frozen=True, kw_only=True):
@@ -85,17 +83,17 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
     not_exercised: tuple[str, ...]
     import_seconds: float
     seconds: float  # the whole rehearsal
-
-    @property
-    def passed(self) -> bool:
-        return all(each.passed for each in self.greedy) and (self.sampled is None or self.sampled.passed)
+    passed: bool  # no greedy answer differs where the target is sure, and no sampled place is out of bounds
 
 
-def greedy_of(report: lossless.Report, *, what: str, concurrency: int, ranks: int, seconds: float) -> Greedy:
+def greedy_of(  # noqa: PLR0913 - where the answers come from
+    report: lossless.Report, *, what: str, concurrency: int, ranks: int, steps: int | None, seconds: float
+) -> Greedy:
     return Greedy(
         what=what,
         concurrency=concurrency,
         ranks=ranks,
+        steps=steps,
         prompts=len(report.outcomes),
         compared_tokens=report.compared_tokens,
         near_ties=report.count(lossless.Kind.NEAR_TIE),
@@ -103,6 +101,7 @@ def greedy_of(report: lossless.Report, *, what: str, concurrency: int, ranks: in
         tolerance_nats=report.tolerance_nats,
         sentence=report.sentence(),
         seconds=seconds,
+        passed=report.is_lossless,
     )
 
 
@@ -134,4 +133,4 @@ def accepted_by_position(answers: Sequence[Rounds]) -> tuple[float, ...]:
     histograms = [answer.accepted_histogram or () for answer in answers]
     rounds = [sum(column) for column in zip_longest(*histograms, fillvalue=0)]
     at_least = [sum(rounds[n:]) for n in range(len(rounds))]
-    return tuple(after / before for before, after in zip(at_least, at_least[1:], strict=False) if before)
+    return tuple(after / before for before, after in pairwise(at_least) if before)

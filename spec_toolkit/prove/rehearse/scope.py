@@ -10,7 +10,13 @@ from spec_toolkit.prove.rehearse.tiny import Tiny
 
 def not_exercised(production: Plan, tiny: Tiny | None) -> tuple[str, ...]:
     """Sentences; every one of them is somebody else's to prove, and most need the GPU."""
-    return (*_kernels(production), *_graphs(production), *_weights(production), *_ranks(production), *_rest(production, tiny))
+    return (
+        *_kernels(production),
+        *_graphs(production),
+        *_weights(production),
+        *_ranks(production),
+        *_rest(production, tiny),
+    )
 
 
 def _kernels(plan: Plan) -> Iterator[str]:
@@ -38,9 +44,11 @@ def _kernels(plan: Plan) -> Iterator[str]:
 def _graphs(plan: Plan) -> Iterator[str]:
     sizes = plan.decode_graph_batch_sizes
     listed = f" ({len(sizes)} decode batches up to {sizes[-1]:,})" if sizes else ""
-    yield f"CUDA graphs{listed}, GPU streams and what they overlap; the schedule that overlaps did run" if (
-        plan.recipe.engine.overlap
-    ) else f"CUDA graphs{listed}, GPU streams; the recipe turns the overlap schedule off, and so did this"
+    yield (
+        f"CUDA graphs{listed}, GPU streams and what they overlap; the schedule that overlaps did run"
+        if (plan.recipe.engine.overlap)
+        else f"CUDA graphs{listed}, GPU streams; the recipe turns the overlap schedule off, and so did this"
+    )
 
 
 def _weights(plan: Plan) -> Iterator[str]:
@@ -50,7 +58,7 @@ def _weights(plan: Plan) -> Iterator[str]:
     if stored not in {None, "bf16"}:
         draft = target.draft_weights
         of_draft = f" (the draft's layer: {draft.value})" if draft is not None and draft.value != stored else ""
-        yield f"{stored} weights{of_draft}, their scales and how they are loaded; {kv or 'the engine’s'} KV"
+        yield f"{stored} weights{of_draft}, their scales and how they are loaded; KV as {kv or 'the engine chooses'}"
     elif not plan.recipe.is_rehearsal:
         yield f"arithmetic in bf16, and {kv or 'bf16'} KV: near-ties are wider there"
 
