@@ -111,8 +111,11 @@ def can_draft(situation: Situation) -> Iterator[Finding]:
 
 
 def sparse_attention(situation: Situation) -> Iterator[Finding]:
-    """C027, C083: a backend written by hand keeps the engine from choosing the one that knows the indexer; it starts all the same."""
-    if resolved.family_of(situation.target) is not Family.DSA:
+    """C027, C083: a backend written by hand keeps the engine from choosing the one that knows the indexer; it starts all the same.
+
+    Not so on a CPU, where a rehearsal brings sparse attention under the one backend there is.
+    """
+    if resolved.family_of(situation.target) is not Family.DSA or situation.site.gpu == "cpu":
         return
     fp8 = resolved.kv_is_fp8(situation)
     for field in _FIELDS:

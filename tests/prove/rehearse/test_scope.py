@@ -1,0 +1,62 @@
+"""The list of what was not exercised speaks of the recipe at hand."""
+
+import pytest
+
+from spec_toolkit.launch.planned import plan_recipe
+from spec_toolkit.prove.rehearse.scope import not_exercised
+from spec_toolkit.prove.rehearse.tiny import Tiny
+from spec_toolkit.recipe.catalogue import find_recipe
+
+TINY = Tiny(target="rehearsal:deepseek_v3_tiny", draft="same", architecture="DeepseekV3ForCausalLM")
+
+
+def listed(name: str) -> str:
+    _, plan = plan_recipe(find_recipe(name))
+    return "\n".join(not_exercised(plan, None if name.startswith("rehearsal/") else TINY))
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "is_silent_about"),
+    [
+        pytest.param(
+            "deepseek_v3_h200",
+            ("kernels of H200", "27 decode batches up to 64", "fp8 weights", "8 ranks and their links", "64 requests of up to 32,768"),
+            ("sparse", "all-to-all", "attention DP", "nodes"),
+            id="fp8-and-a-graph-list",
+        ),
+        pytest.param(
+            "glm52_fp8_h200_balanced",
+            ("8 ranks with attention DP 8", "deepep: all-to-all", "Hadamard", "order among equal scores"),
+            ("nvfp4",),
+            id="attention-dp-and-deepep-and-sparse",
+        ),
+        pytest.param(
+            "glm52_nvfp4_b200",
+            ("kernels of B200 (the recipe names: the draft's experts triton)", "nvfp4 weights (the draft's layer: bf16)"),
+            ("fp8 weights", "deepep"),
+            id="nvfp4",
+        ),
+        pytest.param(
+            "gemma4_31b_h200",
+            ("arithmetic in bf16, and bf16 KV",),
+            ("sparse", "scales", "ranks"),
+            id="bf16-on-two-ranks",
+        ),
+        pytest.param(
+            "rehearsal/deepseek_v3_cpu",
+            ("kernels of a GPU", "speed of any real model"),
+            ("ranks", "tokenizer", "intel_amx"),
+            id="a-rehearsal",
+        ),
+    ],
+)  # fmt: skip
+def test_it_names_what_the_recipe_has_and_nothing_else(name, says, is_silent_about) -> None:
+    text = listed(name)
+    assert [words for words in says if words not in text] == []
+    assert [words for words in is_silent_about if words in text] == []
+
+
+def test_acceptance_and_graphs_are_never_left_out() -> None:
+    for name in ("deepseek_v3_h200", "gemma4_e2b_h200", "rehearsal/deepseek_v3_cpu"):
+        assert "acceptance, break-even and speed" in listed(name)
+        assert "CUDA graphs" in listed(name)
