@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from spec_toolkit.prove.rehearse.record import Rehearsal
 from spec_toolkit.prove.rehearse.run import Step
+from spec_toolkit.terms import LOSSY
 
 
 def step_line(step: Step) -> str:
@@ -11,9 +12,8 @@ def step_line(step: Step) -> str:
 
 
 def page(found: Rehearsal) -> str:
-    verdict = "rehearsed" if found.passed else "REHEARSED, AND DIFFERS"
     head = [
-        f"{found.name} [{', '.join(found.labels)}]: {verdict} in {found.seconds:.0f} s",
+        f"{found.name} [{', '.join(found.labels)}]: {_verdict(found)} at toy size; rehearsed in {found.seconds:.0f} s",
         f"  model     {found.model}, for {found.stands_for}",
         f"  draft     {found.draft}{_steps(found)}",
         f"  engines   imported in {found.import_seconds:.0f} s; started in {_starts(found)}",
@@ -33,6 +33,12 @@ def page(found: Rehearsal) -> str:
         blocks.append(["Not as the recipe has it", *_settings(found)])
     blocks.append(["Not exercised", *(f"  {each}" for each in found.not_exercised)])
     return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _verdict(found: Rehearsal) -> str:
+    if not found.passed:
+        return "NOT LOSSLESS"
+    return "greedy answers equal" if LOSSY in found.labels else "lossless"
 
 
 def _steps(found: Rehearsal) -> str:
@@ -56,7 +62,7 @@ def _temperature(found: Rehearsal) -> str:
 def _sampled(found: Rehearsal) -> Iterator[str]:
     sampled = found.sampled
     if sampled is None:
-        yield "  not compared: " + ("the rule is a lossy one" if found.buckets else "nothing is drafted")
+        yield "  not compared: " + ("the recipe's rule is a lossy one" if found.buckets else "nothing is drafted")
         return
     yield f"  {sampled.sentence}; {sampled.seconds:.1f} s"
     for place in sampled.places:

@@ -1,0 +1,147 @@
+"""`spec-toolkit rehearse` end to end on the real engine: the page's record, a planted fault, Ctrl-C."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spec_toolkit.shipped import rehearsal, shipped
+
+pytestmark = pytest.mark.engine
+
+SECONDS = 540
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "spec_toolkit.cli.main", "rehearse", *words]
+
+
+def environment(package: Path, **more: str) -> dict[str, str]:
+    """So that the package beside `package` is the one that runs."""
+    return {**os.environ, "PYTHONPATH": str(package.parent), **more}
+
+
+PACKAGE = rehearsal().parent
+
+
+def rehearse(*words: str, package: Path = PACKAGE) -> tuple[int, str, str]:
+    done = subprocess.run(
+        command(*words), env=environment(package), capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("recipe", "ranks"),
+    [
+        pytest.param("recipes/deepseek_v3_h200.yaml", 2, id="deepseek-v3"),
+        pytest.param("deepseek_v3_h200_throughput", 2, id="attention-dp", marks=pytest.mark.matrix),
+        pytest.param("glm52_fp8_h200", 2, id="glm-5.2", marks=pytest.mark.matrix),
+        pytest.param("gemma4_31b_h200", 2, id="gemma-4", marks=pytest.mark.matrix),
+    ],
+)
+def test_a_production_recipe_rehearses(recipe: str, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
+    code, answer, story = rehearse(recipe, "--prompts", "2", "--json")
+    assert code == 0, f"{answer}\n{story}"
+    found = json.loads(answer)
+    with capsys.disabled():
+        sys.stdout.write(f"\n  {found['name']}: {found['seconds']:.0f} s; {found['sampled']['sentence']}\n")
+        sys.stdout.writelines(f"  {one['what']}: {one['sentence']}\n" for one in found["greedy"])
+    assert found["passed"]
+    assert {one["ranks"] for one in found["greedy"]} == {1, ranks}
+    assert {one["concurrency"] for one in found["greedy"]} == {1, 8}
+    assert all(one["compared_tokens"] > 100 for one in found["greedy"])
+    lower = [one["steps"] for one in found["greedy"] if one["steps"] != max(found["steps"], default=one["steps"])]
+    assert sorted(lower) == found["steps"][:-1]  # each step count the policy may fall to
+    assert min(found["sampled"]["answers"]) >= 100
+    assert len(found["buckets"]) == 5
+    assert all(bucket["alone"]["emitted_length"] > 1.2 for bucket in found["buckets"])
+    assert [engine["speculates"] for engine in found["engines"]] == [False, True, True]
+    assert "ready" in story
+
+
+# The verify kernel with one comparison wrong: a node's first child is accepted whatever it carries.
+GOOD = "while node != NO_NODE and tokens[node] != token:"
+BAD = "while False:"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A copy of the toolkit whose verify kernel is wrong."""
+    package = tmp_path / "spec_toolkit"
+    left = shutil.ignore_patterns("models", "training", "install", "__pycache__")
+    shutil.copytree(PACKAGE, package, ignore=left)
+    (package / "rehearsal" / "models").symlink_to(rehearsal() / "models")
+    for folder in ("recipes", "patches", "runbooks"):
+        (tmp_path / folder).symlink_to(shipped(folder))
+    kernel = package / "rehearsal" / "path" / "sgl_kernel" / "tree.py"
+    source = kernel.read_text(encoding="utf-8")
+    assert source.count(GOOD) == 1
+    kernel.write_text(source.replace(GOOD, BAD), encoding="utf-8")
+    return package
+
+
+def test_a_fault_in_the_verify_kernel_turns_the_page_red(broken: Path) -> None:
+    """A recipe that is a rehearsal already, and is taken as it stands."""
+    code, answer, story = rehearse("rehearsal/deepseek_v3_cpu", "--prompts", "1", package=broken)
+    assert code == 1, f"{answer}\n{story}"
+    assert answer.startswith("deepseek_v3_cpu [rehearsal]: NOT LOSSLESS")
+    assert "This is not rounding. See runbooks/outputs-differ.md" in answer
+    assert "Not as the recipe has it" not in answer
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """Where temporary files go; short, since a socket's path holds 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
+        yield Path(folder)
+
+
+def using(folder: Path) -> list[str]:
+    """Command lines of processes that name it in their arguments or environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes()
+            if str(folder).encode() in line + (process / "environ").read_bytes():
+                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("the engine is imported once", id="while-it-imports"),
+        pytest.param("speculating: ready", id="while-engines-answer", marks=pytest.mark.matrix),
+    ],
+)
+def test_ctrl_c_ends_everything_and_leaves_nothing(moment: str, scratch: Path) -> None:
+    running = subprocess.Popen(
+        command("deepseek_v3_h200"),
+        env=environment(PACKAGE, TMPDIR=str(scratch)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for line in running.stderr:
+            if moment in line:
+                break
+        running.send_signal(signal.SIGINT)
+        _, rest = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130, rest
+    assert "Traceback" not in rest
+    assert list(scratch.iterdir()) == []
+    assert using(scratch) == []
