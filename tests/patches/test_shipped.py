@@ -19,6 +19,7 @@ def test_the_installed_engine_has_patches():
         "cpu-attention-backend",
         "cpu-draft-head",
         "cpu-frozen-kv-schedule",
+        "cpu-gemma-ranks",
         "cpu-gemma-router",
         "cpu-overlap-schedule",
         "cpu-paged-slots",
