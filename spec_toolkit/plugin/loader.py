@@ -4,10 +4,14 @@ The engine's registry logs and swallows whatever fails, so nothing is believed: 
 target is looked at afterwards.
 """
 
+import gc
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
@@ -25,9 +29,27 @@ _VERIFY = "Run `spec-toolkit patches verify`, then pin the engine it names or up
 
 def apply(hooks: Sequence[HandedHook], process: EngineProcess, *, pid: int, list_sha256: str) -> Report:
     """Raises Refused unless all that is hooked or relied on reads as it did then, and every hook of this role is in place."""
-    for hook in hooks:
+    with _collector_at_rest():
+        return _apply(hooks, process, pid=pid, list_sha256=list_sha256)
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Half the time of parsing an engine's sources is the collector looking for cycles among the objects of its imports."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _apply(hooks: Sequence[HandedHook], process: EngineProcess, *, pid: int, list_sha256: str) -> Report:
+    for hook in sorted(hooks, key=attrgetter("target")):  # by source file, so that each is parsed once
         check_hooked(hook)
-    for patch, relied in dict.fromkeys((hook.patch, relied) for hook in hooks for relied in hook.relies_on):
+    relied_on = {(relied.target, hook.patch): (hook.patch, relied) for hook in hooks for relied in hook.relies_on}
+    for _, (patch, relied) in sorted(relied_on.items(), key=lambda item: item[0]):
         check_relied(patch, relied)
     functions = [(hook, _hook_function(hook)) for hook in hooks if process.role in hook.roles]
     new = [(hook, function) for hook, function in functions if not in_place(hook, function)]
@@ -52,9 +74,15 @@ def apply(hooks: Sequence[HandedHook], process: EngineProcess, *, pid: int, list
     )
 
 
+@cache
+def _fingerprint(target: str) -> str:
+    """Of a target that is defined. A fork keeps the answers, as it keeps the code that was imported from the source they are of."""
+    return fingerprint(target)
+
+
 def check_hooked(hook: HandedHook) -> None:
     try:
-        found = fingerprint(hook.target)
+        found = _fingerprint(hook.target)
     except TargetMissing as missing:
         raise Refused(
             "target-missing",
@@ -75,7 +103,7 @@ def check_hooked(hook: HandedHook) -> None:
 
 def check_relied(patch: str, relied: Relied) -> None:
     try:
-        found = fingerprint(relied.target)
+        found = _fingerprint(relied.target)
     except TargetMissing as missing:
         rule, problem = "target-missing", f"{missing}, and '{patch}' relies on it"
     else:
@@ -150,6 +178,8 @@ def _hooks_module(hook: HandedHook) -> ModuleType:
 
 def _check_holders(functions: Sequence[tuple[HandedHook, Function]]) -> None:
     """Refuse where something keeps calling a function as it was."""
+    if not functions:
+        return
     hooked, originals = [], []
     for hook, function in functions:
         wrapper = function_at(hook.target)

@@ -15,7 +15,10 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 STANDINS = Path(__file__).resolve().parent / "path"
 
@@ -30,6 +33,7 @@ ENGINE_MODULES = (
     "sglang.srt.model_executor.model_runner",
     "sglang.srt.models.registry",
     "sglang.srt.speculative.eagle_worker_v2",
+    "sglang.srt.arg_groups.pipeline",
 )
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -56,6 +60,52 @@ def import_engine() -> None:
     finally:
         gc.freeze()
         gc.enable()
+
+
+class Bindings:
+    """Under which names SGLang's functions and classes stand in other modules: what a hook on one of them must replace.
+
+    SGLang looks for them in all of six thousand modules, for each hook anew, in each process: with a rehearsal's patches a third of
+    a start. Here they are found once, before the forks. A binding made afterwards in a module of then is not seen; the plugin
+    refuses to start where anything still holds a function that is hooked.
+    """
+
+    def __init__(self, modules: Mapping[str, ModuleType]) -> None:
+        self._known = set(modules)
+        self._names: dict[int, list[tuple[ModuleType, str]]] = {}
+        for module in {id(module): module for module in modules.values()}.values():
+            for name, value in list(vars(module).items()):
+                if _is_engines(value):
+                    self._names.setdefault(id(value), []).append((module, name))
+
+    def propagate(self, original: object, wrapped: object, source: object) -> int:
+        """As SGLang's `_propagate_patch`: bind `wrapped` wherever `original` was imported by name; returns the number of places."""
+        searched = sys.modules.keys() - self._known if _is_engines(original) else set(sys.modules)
+        modules = [module for name in searched if isinstance(module := sys.modules[name], ModuleType)]
+        places = [
+            (module, name) for module in modules for name, value in list(vars(module).items()) if value is original
+        ]
+        replaced = 0
+        for module, name in [*self._names.get(id(original), ()), *places]:
+            if module is not source and vars(module).get(name) is original:
+                with suppress(AttributeError, TypeError):
+                    setattr(module, name, wrapped)
+                    replaced += 1
+        return replaced
+
+
+def _is_engines(value: object) -> bool:
+    if isinstance(value, FunctionType):
+        return value.__module__ is not None and value.__module__.startswith("sglang.")
+    return isinstance(value, type) and str(value.__dict__.get("__module__")).startswith("sglang.")
+
+
+def hasten_hooks() -> None:
+    """Give SGLang's hook registry the places it would look for."""
+    registry = importlib.import_module("sglang.srt.plugins.hook_registry")
+    bindings = Bindings({name: module for name, module in sys.modules.items() if isinstance(module, ModuleType)})
+    registry._propagate_patch = bindings.propagate  # type: ignore[attr-defined]  # noqa: SLF001 - it has no public way
+    gc.freeze()
 
 
 def fork_children_of_the_engine() -> None:
@@ -112,6 +162,7 @@ def prepare() -> None:
     """Everything up to the point where arguments and plugins matter; `nursery.py` stops here and forks engines."""
     put_standins_first()
     import_engine()
+    hasten_hooks()
     fork_children_of_the_engine()
     watch_forks()
 

@@ -38,6 +38,7 @@ def patched(folder: Path, family: Family = Family.DEEPSEEK) -> dict[str, str]:
         LIST_VARIABLE: str(hand_over(chosen, folder)),
         "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
         "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",  # else /health makes a token and looks for it once a second
     }
 
 

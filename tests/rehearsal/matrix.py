@@ -1,0 +1,317 @@
+"""The matrix's engines and cells: what one family does at one depth, schedule and layout, against its target alone and its replay.
+
+One engine serves all cells of its shape. Tokens are compared with the autoregressive engine's, margin-aware; rounds and accepted
+drafts with the replay in torch, because an error in a draft changes no token. A cell is a row with its figures and its faults.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+from tiny_models.answers import Answer, departures
+from tiny_models.families import read_network
+from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
+from tiny_models.replay import Replay, replay
+from tiny_models.tokenizer import EOS_ID
+
+from spec_toolkit.engine import names
+from spec_toolkit.engine.client import EngineClient
+from spec_toolkit.engine.loads import LOADS_PATH
+from spec_toolkit.engine.patches import choose_patches, patches_folder, read_patches, resolve
+from spec_toolkit.handover import HandedHook, encode_list
+from spec_toolkit.launch.nursery import Nursery
+from spec_toolkit.launch.ports import free_engine_port
+from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Kind, compare_all, read_completion
+from spec_toolkit.prove.sampling import collect_samples, compare_samples
+from spec_toolkit.shipped import shipped
+from tests.rehearsal.families import FAMILIES, TinyFamily
+from tests.rehearsal.rehearsed import arguments, patched, wait_ready
+
+DEPTHS = (1, 2, 4, 7)
+TOKENS = 48  # of a greedy answer
+PER_BUCKET = 2  # held-out prompts; there are five buckets
+TOGETHER = 8
+DROPPED_AFTER = 5  # tokens of a stream that is then dropped
+ANSWERS, SHORT = 512, 4  # sampled answers of one setting, tokens of each
+SETTINGS: Mapping[str, Mapping[str, float]] = {
+    "sampled": {"temperature": 1.0},
+    "sampled, penalised": {"temperature": 1.0, "repetition_penalty": 1.8, "frequency_penalty": 1.5},
+}
+IDLE_SECONDS = 30.0
+
+LAYOUTS: Mapping[str, tuple[str, ...]] = {
+    "tp1": (),
+    "tp2": ("--tp", "2"),
+    "attention-dp": ("--tp", "2", "--dp", "2", "--enable-dp-attention"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How one engine is started; 0 steps: it does not speculate."""
+
+    num_steps: int
+    overlap: bool = True
+    layout: str = "tp1"
+    rejection: bool = False
+
+    def arguments(self) -> list[str]:
+        found = [*LAYOUTS[self.layout]]
+        found += [] if self.overlap else ["--disable-overlap-schedule"]
+        found += ["--speculative-use-rejection-sampling"] if self.rejection else []
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    address: str
+    pid: int
+    family: TinyFamily
+    shape: Shape
+
+    def cpu_seconds(self) -> float:
+        every = [psutil.Process(self.pid), *psutil.Process(self.pid).children(recursive=True)]
+        return sum(sum(process.cpu_times()[:2]) for process in every)
+
+    def flush(self) -> None:
+        """Empty the prefix cache; the engine refuses while it works."""
+        deadline = time.monotonic() + IDLE_SECONDS
+        while requests.post(f"{self.address}/flush_cache", timeout=30).status_code != 200:
+            assert time.monotonic() < deadline, "the engine did not come to rest"
+            time.sleep(0.05)
+
+    def used_tokens(self) -> int:
+        """Of the pools of all ranks, once nothing runs: what requests hold, the prefix cache left out."""
+        deadline = time.monotonic() + IDLE_SECONDS
+        while True:
+            ranks = requests.get(f"{self.address}{LOADS_PATH}", timeout=30).json()["loads"]
+            if not any(rank["num_running_reqs"] or rank["num_waiting_reqs"] for rank in ranks):
+                return sum(rank["num_used_tokens"] for rank in ranks)
+            assert time.monotonic() < deadline, "requests that were dropped still run"
+            time.sleep(0.05)
+
+
+@contextmanager
+def started(
+    nursery: Nursery,
+    folder: Path,
+    family: TinyFamily,
+    shape: Shape,
+    *,
+    model: Path | None = None,
+    planted: Sequence[HandedHook] = (),
+) -> Iterator[Engine]:
+    """`model`: a copy of the target's folder; `planted`: hooks that break something."""
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = patched(folder, family.patches)
+    if planted:
+        every = read_patches(patches_folder(shipped("patches"), "0.5.23"))
+        hooks = resolve(choose_patches(every, family=family.patches, rehearsal=True))
+        (folder / "patches.json").write_bytes(encode_list((*hooks, *planted)))
+    if shape.layout != "tp1":
+        environment[names.CPU_CORES_OF_RANKS] = "0|1"
+    port, log = free_engine_port(), folder / "engine.log"
+    argv = arguments(
+        port, "--max-total-tokens", "32768", "--max-running-requests", "64", "--random-seed", "0", "--sleep-on-idle",
+        *family.model_arguments(model or family.folder, drafts=shape.num_steps > 0), *shape.arguments(),
+        num_steps=shape.num_steps, num_draft_tokens=shape.num_steps + 1,
+    )  # fmt: skip
+    pid = nursery.spawn(argv, environment, log)
+    try:
+        wait_ready(port, lambda: nursery.exit_code(pid), log)
+        yield Engine(f"http://127.0.0.1:{port}", pid, family, shape)
+    finally:
+        if nursery.exit_code(pid) is None:
+            nursery.kill(pid, 9)
+            nursery.wait(pid, 30)
+
+
+@cache
+def prompts_of(family: str) -> tuple[tuple[int, ...], ...]:
+    folder = FAMILIES[family].folder
+    tokenizer = read_tokenizer(folder)
+    return tuple(tuple(token_ids(tokenizer, prompt)) for prompt in read_prompts(folder, PER_BUCKET))
+
+
+_network = cache(read_network)
+
+
+@cache
+def replays_of(family: str, num_steps: int) -> tuple[Replay, ...]:
+    network = _network(FAMILIES[family].folder)
+    return tuple(replay(network, ids, num_steps, TOKENS, EOS_ID) for ids in prompts_of(family))
+
+
+@dataclass(slots=True)
+class Reference:
+    """What the target answers alone, one prompt at a time."""
+
+    greedy: list[Completion]  # with log-probabilities
+    sampled: dict[str, list[Completion]] = field(default_factory=dict)
+
+
+def reference_of(engine: Engine, settings: Sequence[str] = tuple(SETTINGS)) -> Reference:
+    """From an engine that does not speculate."""
+    assert engine.shape.num_steps == 0
+    greedy = asyncio.run(_greedy(engine, together=1, with_logprobs=True))
+    samples = {name: asyncio.run(_samples(engine, name)) for name in settings}
+    return Reference([answer.completion for answer in greedy], samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One cell's result."""
+
+    cell: str
+    tokens: int = 0  # compared and equal
+    near_ties: int = 0
+    differences: int = 0
+    replayed: str = ""  # requests whose rounds and accepted drafts are the replay's, of all
+    sampled: str = ""  # total variation and bound, at the place nearest to its bound
+    seconds: float
+    cpu_seconds: float
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    completion: Completion
+    cached_tokens: int
+
+
+async def _greedy(engine: Engine, *, together: int, with_logprobs: bool = False) -> list[_Said]:
+    gate = asyncio.Semaphore(together)
+    wanted = {"sampling_params": {"temperature": 0, "max_new_tokens": TOKENS}}
+    more = {"return_logprob": True, "top_logprobs_num": 8, "logprob_start_len": -1} if with_logprobs else {}
+    async with EngineClient(engine.address) as asked:
+
+        async def one(ids: Sequence[int]) -> _Said:
+            async with gate:
+                answer = await asked.generate({"input_ids": list(ids), **wanted, **more})
+            return _Said(read_completion(answer), int(answer["meta_info"]["cached_tokens"]))
+
+        return list(await asyncio.gather(*(one(ids) for ids in prompts_of(engine.family.name))))
+
+
+async def _samples(engine: Engine, setting: str) -> list[Completion]:
+    async with EngineClient(engine.address) as asked:
+        return await collect_samples(
+            asked, prompts_of(engine.family.name)[0], count=ANSWERS, max_new_tokens=SHORT,
+            params={**SETTINGS[setting], "ignore_eos": True},
+        )  # fmt: skip
+
+
+async def _drop_streams(engine: Engine) -> list[int]:
+    """Ask every prompt as a stream and hang up after some tokens; how many each had sent."""
+    async with EngineClient(engine.address) as asked:
+
+        async def one(ids: Sequence[int]) -> int:
+            wanted = {"temperature": 0, "max_new_tokens": 400, "ignore_eos": True}
+            async with aclosing(asked.stream({"input_ids": list(ids), "sampling_params": wanted})) as events:
+                async for event in events:
+                    if len(event["output_ids"]) >= DROPPED_AFTER:
+                        return len(event["output_ids"])
+            raise AssertionError("the stream ended before it was dropped")
+
+        return list(await asyncio.gather(*(one(ids) for ids in prompts_of(engine.family.name))))
+
+
+def greedy_cell(engine: Engine, reference: Reference, *, together: int, cell: str = "", least_cached: int = -1) -> Row:
+    """Tokens against the target alone, rounds against the replay; with `least_cached` what the prefix cache gave, too."""
+    began, cpu = time.perf_counter(), engine.cpu_seconds()
+    said = asyncio.run(_greedy(engine, together=together))
+    seconds, cpu = time.perf_counter() - began, engine.cpu_seconds() - cpu
+    answers = [each.completion for each in said]
+    report = compare_all(reference.greedy, answers, tolerance_nats=TOLERANCE_NATS["float32"])
+    faults = [] if report.is_lossless else [report.sentence()]
+    replays = replays_of(engine.family.name, engine.shape.num_steps)
+    parted = departures(replays, [_as_answer(each) for each in answers])
+    tied = {
+        i for i, outcome in enumerate(report.outcomes) if outcome.kind is Kind.NEAR_TIE
+    }  # another answer, other rounds
+    if other := [each for each in parted if each.request not in tied]:
+        faults.append(f"rounds: {len(other)} of {len(replays)} requests are not as replayed; first: {other[0]}")
+    cached = sum(each.cached_tokens for each in said)
+    if cached < least_cached:
+        faults.append(f"prefix cache: {cached} prompt tokens came from it, at least {least_cached} should")
+    return Row(
+        cell=cell or f"greedy, batch {together}", tokens=report.compared_tokens, near_ties=report.count(Kind.NEAR_TIE),
+        differences=report.count(Kind.DIFFERENT), replayed=f"{len(replays) - len(parted)}/{len(replays)}",
+        seconds=seconds, cpu_seconds=cpu, faults=tuple(faults),
+    )  # fmt: skip
+
+
+def _as_answer(answer: Completion) -> Answer:
+    made = answer.made
+    assert made is not None
+    return Answer(answer.output_ids, made.rounds or 0, made.accepted_histogram or ())
+
+
+def hit_cell(engine: Engine, reference: Reference) -> Row:
+    """The prompts were asked before: whole pages of each, less its last token, come from the prefix cache."""
+    page = int(requests.get(f"{engine.address}/server_info", timeout=30).json()["page_size"])
+    least = sum((len(ids) - 1) // page * page for ids in prompts_of(engine.family.name))
+    return greedy_cell(engine, reference, together=TOGETHER, cell="prefix-cache hit", least_cached=max(1, least))
+
+
+def cancelled_cell(engine: Engine, reference: Reference) -> Row:
+    """Streams are dropped; then every prompt answers as before, and the pools hold as little as before."""
+    engine.flush()
+    before = engine.used_tokens()
+    sent = asyncio.run(_drop_streams(engine))
+    assert max(sent) < 400 - 8, sent
+    row = greedy_cell(engine, reference, together=TOGETHER, cell=f"after {len(sent)} dropped streams")
+    engine.flush()
+    after = engine.used_tokens()
+    leak = (
+        () if after == before else (f"pool: {after} tokens are held at rest, {before} before the streams were dropped",)
+    )
+    return _with_faults(row, leak)
+
+
+def sampled_cell(engine: Engine, reference: Reference, setting: str) -> Row:
+    began, cpu = time.perf_counter(), engine.cpu_seconds()
+    found = asyncio.run(_samples(engine, setting))
+    seconds, cpu = time.perf_counter() - began, engine.cpu_seconds() - cpu
+    report = compare_samples(reference.sampled[setting], found)
+    nearest = max(report.rows, key=lambda row: row.distance - row.bound)
+    accepted = sum((each.made and each.made.accepted_drafts) or 0 for each in found)
+    faults = [] if report.is_within_bounds else [report.sentence()]
+    if not accepted:
+        faults.append("no draft was accepted, so this compared two engines that do not speculate")
+    return Row(
+        cell=setting, tokens=len(found) * SHORT, sampled=f"{nearest.distance:.3f} / {nearest.bound:.3f}",
+        seconds=seconds, cpu_seconds=cpu, faults=tuple(faults),
+    )  # fmt: skip
+
+
+def _with_faults(row: Row, more: tuple[str, ...]) -> Row:
+    kept: dict[str, Any] = {name: getattr(row, name) for name in Row.__slots__}
+    return Row(**{**kept, "faults": (*row.faults, *more)})
+
+
+def cells(engine: Engine, reference: Reference, *, settings: Sequence[str] = tuple(SETTINGS)) -> Iterator[Row]:
+    """Every cell of an engine, the prefix cache empty before the first two."""
+    engine.flush()
+    yield greedy_cell(engine, reference, together=1)
+    engine.flush()
+    yield greedy_cell(engine, reference, together=TOGETHER)
+    if engine.shape.layout != "attention-dp":  # there the second time may be another rank's
+        yield hit_cell(engine, reference)
+    yield cancelled_cell(engine, reference)
+    for setting in settings:
+        yield sampled_cell(engine, reference, setting)
+
+
+def shapes_of(family: TinyFamily) -> Iterator[Shape]:
+    """Depth x schedule; where the family takes both rules of acceptance, every other depth samples by rejection."""
+    for num_steps in DEPTHS:
+        for overlap in (True, False):
+            yield Shape(num_steps=num_steps, overlap=overlap, rejection=family.takes_rejection and num_steps in (2, 7))

@@ -1,0 +1,74 @@
+"""Runs the matrix and prints its table: `python -m tests.rehearsal.measure_matrix [FAMILY...]`; a quarter of an hour a family.
+
+The last line says whether all of it is as it should be; the exit code too.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from tests.rehearsal.conftest import REHEARSAL  # puts the training code on the path
+
+assert REHEARSAL.is_dir()
+
+from spec_toolkit.launch.nursery import Nursery  # noqa: E402 - behind the path
+from tests.rehearsal.families import FAMILIES, TRAINED, TinyFamily  # noqa: E402 - behind the path
+from tests.rehearsal.matrix import Row, Shape, cells, reference_of, shapes_of, started  # noqa: E402 - behind the path
+
+RANKED = ("deepseek_v3",)  # families that run on several ranks too
+HEAD = (
+    "family", "layout", "overlap", "K", "cell", "tokens", "near-ties", "differences", "rounds as replayed",
+    "distance / bound", "s", "CPU s", "faults",
+)  # fmt: skip
+
+
+def rows_of(family: TinyFamily, nursery: Nursery, folder: Path) -> Iterator[tuple[Shape, Row]]:
+    with started(nursery, folder / "alone", family, Shape(num_steps=0)) as engine:
+        reference = reference_of(engine)
+    shapes = [*shapes_of(family)]
+    if family.name in RANKED:
+        shapes += [Shape(num_steps=4, layout=layout) for layout in ("tp2", "attention-dp")]
+    for number, shape in enumerate(shapes):
+        with started(nursery, folder / str(number), family, shape) as engine:
+            for row in cells(engine, reference):
+                yield shape, row
+
+
+def line(family: TinyFamily, shape: Shape, row: Row) -> str:
+    rule = f"{row.cell} ({'rejection' if shape.rejection else 'target only'})" if row.sampled else row.cell
+    said = (
+        family.name, shape.layout, "on" if shape.overlap else "off", shape.num_steps, rule, f"{row.tokens:,}", row.near_ties,
+        row.differences, row.replayed, row.sampled, f"{row.seconds:.1f}", f"{row.cpu_seconds:.1f}", "; ".join(row.faults),
+    )  # fmt: skip
+    return "| " + " | ".join(str(word) for word in said) + " |"
+
+
+def main(names: list[str]) -> int:
+    families = [FAMILIES[name] for name in names] or [*TRAINED.values()]
+    sys.stdout.write("\n".join(("| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD), "")))
+    began, counted, faults, tokens = time.monotonic(), 0, 0, 0
+    with tempfile.TemporaryDirectory() as folder, Nursery.start(most=1) as nursery:
+        each = (
+            ((family, shape, row) for shape, row in rows_of(family, nursery, Path(folder, family.name)))
+            for family in families
+        )
+        for family, shape, row in chain.from_iterable(each):
+            counted, faults, tokens = (
+                counted + 1,
+                faults + bool(row.faults),
+                tokens + (0 if row.sampled else row.tokens),
+            )
+            sys.stdout.write(line(family, shape, row) + "\n")
+            sys.stdout.flush()
+    verdict = (
+        f"{counted} cells, {tokens:,} greedy tokens equal, {faults} cells with faults, {time.monotonic() - began:.0f} s"
+    )
+    sys.stdout.write(f"\n{verdict}\n")
+    return int(faults > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
