@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 import pytest
@@ -27,7 +28,7 @@ def load(name: str) -> object:
     return module
 
 
-load("serve")
+serve_module = load("serve")
 nursery_module = load("nursery")
 
 
@@ -85,6 +86,45 @@ def test_the_environment_is_laid_over_its_own_and_new_path_entries_come_first(mo
     monkeypatch.setattr(os, "environ", os.environ.copy())
     nursery_module.apply_environment({"TO_GO": None, "TO_COME": "2", "PYTHONPATH": "/new:/old"})
     assert ("TO_GO" in os.environ, os.environ["TO_COME"], sys.path) == (False, "2", ["/new", "/old"])
+
+
+def engine_module(name: str, **bound: object) -> ModuleType:
+    module = ModuleType(name)
+    vars(module).update(bound)
+    return module
+
+
+def test_a_hook_reaches_every_module_that_imported_its_target_before_the_fork_or_after(monkeypatch):
+    def step() -> None: ...
+
+    def other() -> None: ...
+
+    step.__module__ = other.__module__ = "sglang.work"
+    home = engine_module("sglang.work", step=step)
+    early = engine_module("early", step=step, other=other, again=step)
+    changed = engine_module("changed", step=step)
+    monkeypatch.setattr(sys, "modules", {"sglang.work": home, "early": early, "changed": changed})
+    bindings = serve_module.Bindings(sys.modules)
+    sys.modules["late"] = late = engine_module("late", step=step, other=other)
+    changed.step = other
+
+    def hooked() -> None: ...
+
+    assert bindings.propagate(step, hooked, home) == 3
+    assert (early.step, early.again, early.other, late.step, late.other) == (hooked, hooked, other, hooked, other)
+    assert (home.step, changed.step) == (
+        step,
+        other,
+    )  # the engine sets the first itself; the second is another function now
+
+
+def test_what_is_not_the_engines_is_looked_for_as_the_engine_does(monkeypatch):
+    def theirs() -> None: ...
+
+    module = engine_module("early", theirs=theirs, table={})
+    monkeypatch.setattr(sys, "modules", {"early": module})
+    assert serve_module.Bindings(sys.modules).propagate(theirs, print, None) == 1
+    assert module.theirs is print
 
 
 @pytest.fixture(scope="module")
