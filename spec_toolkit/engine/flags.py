@@ -9,6 +9,7 @@ from spec_toolkit.engine.arguments import Arguments
 from spec_toolkit.terms import Method
 
 LAUNCH_MODULE = "sglang.launch_server"
+_SPECULATIVE = "--speculative-"
 SERVED_KIND = "--model-type"  # of `sglang serve` itself, which chooses a server by it and hands the other flags on
 
 
@@ -63,7 +64,12 @@ class Flag(StrEnum):
 
     @property
     def is_speculative(self) -> bool:
-        return self.value.startswith("--speculative-")
+        return self.value.startswith(_SPECULATIVE)
+
+
+def is_shape_of_draft(flag: str) -> bool:
+    """Whether any flag, of ours or not, is about speculation and names none of its kernels."""
+    return flag.startswith(_SPECULATIVE) and not flag.endswith("-backend")
 
 
 # The key of the file that CONFIG names: the one way a secret reaches the engine outside its arguments and environment.

@@ -120,11 +120,12 @@ async def sample(addresses: Sequence[str], prompt: Sequence[int]) -> list[Answer
 
 
 def least_sure(references: Sequence[Completion]) -> int:
-    """Index of the answer whose compared tokens the target was least sure of: there a wrong law shows most."""
+    """Index of the answer in whose compared tokens the target most nearly tosses a coin: there another law shows with fewest samples."""
 
     def doubt(reference: Completion) -> float:
         places = (reference.top_logprobs or ())[1 : _LAST_PLACE + 1]
-        return sum(1 - math.exp(max(place.values())) for place in places)
+        likeliest = [math.exp(max(place.values())) for place in places]
+        return sum(p * (1 - p) for p in likeliest)
 
     return max(range(len(references)), key=lambda index: doubt(references[index]))
 

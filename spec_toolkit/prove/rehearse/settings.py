@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
+from spec_toolkit.engine.flags import is_shape_of_draft
 from spec_toolkit.prove.rehearse.tiny import Tiny
 from spec_toolkit.recipe.schema import Engine, ExtraArg, Graphs, Hardware, Layout, Limits, Recipe, Target
 
@@ -112,7 +113,7 @@ def _small(recipe: Recipe, tiny: Tiny) -> Recipe:
             overlap=engine.overlap,
             dtype="float32",
             attention_backend="intel_amx",
-            extra_args=tuple(arg for arg in engine.extra_args if _is_speculative(arg)),
+            extra_args=tuple(arg for arg in engine.extra_args if is_shape_of_draft(arg.flag)),
         ),
         graphs=Graphs(),
         limits=Limits(
@@ -129,10 +130,6 @@ def _layout(layout: Layout) -> Layout:
     if layout.tp == 1:
         return Layout()
     return Layout(tp=RANKS, dp=RANKS if layout.dp_attention and layout.dp > 1 else 1, dp_attention=layout.dp_attention)
-
-
-def _is_speculative(arg: ExtraArg) -> bool:
-    return arg.flag.startswith("--speculative-") and not arg.flag.endswith("-backend")
 
 
 def _changed(recipe: Recipe, small: Recipe) -> Iterator[Setting]:

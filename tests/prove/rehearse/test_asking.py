@@ -43,5 +43,10 @@ def test_samples_are_drawn_where_the_target_is_least_sure() -> None:
     assert least_sure([answer(rounds=1, sure=0.9), answer(rounds=1, sure=0.4), answer(rounds=1, sure=1.0)]) == 1
 
 
+def test_a_place_where_anything_may_come_says_less_than_a_coin() -> None:
+    """Of many kinds each is rare, and two samples of one law are far apart by chance."""
+    assert least_sure([answer(rounds=1, sure=0.05), answer(rounds=1, sure=0.5), answer(rounds=1, sure=0.95)]) == 1
+
+
 def test_a_short_answer_leaves_nothing_to_be_unsure_of() -> None:
     assert least_sure([answer(rounds=1, tokens=1, sure=0.1), answer(rounds=1, sure=0.9)]) == 1
