@@ -31,6 +31,10 @@ class Questions:
     def prompts(self) -> list[tuple[int, ...]]:
         return [prompt for _, prompts in self.buckets for prompt in prompts]
 
+    def of(self, indices: Sequence[int]) -> list[tuple[int, ...]]:
+        prompts = self.prompts
+        return [prompts[index] for index in indices]
+
     @property
     def few(self) -> list[int]:
         """Indices of prompts of every bucket: one batch."""
@@ -76,19 +80,33 @@ async def ask_drafting(address: str, questions: Questions, *, key: str, steps: S
         lower = []
         for epoch, count in enumerate(reversed(steps[:-1]), start=1):
             await _set(engine, epoch, count, steps[-1])
-            prompts = questions.prompts
-            lower.append((count, await _greedy(engine, [prompts[i] for i in questions.few], TOGETHER)))
+            lower.append((count, await _greedy(engine, questions.of(questions.few), TOGETHER)))
         if lower:
             await _set(engine, len(steps), steps[-1], steps[-1])
-    if not sum(one.made.rounds or 0 for one in (*alone.said, *beside.said) if one.made):
+    _speculated(alone, beside)
+    return Heard(alone, beside, tuple(lower))
+
+
+async def ask_ranks(address: str, questions: Questions, *, drafts: bool) -> Heard:
+    """An engine of several ranks, which is slow on few cores: one at a time only the few."""
+    async with EngineClient(address) as engine:
+        alone = await _greedy(engine, questions.of(questions.few), 1)
+        beside = await _greedy(engine, questions.prompts, TOGETHER)
+    if drafts:
+        _speculated(alone, beside)
+    return Heard(alone, beside)
+
+
+def _speculated(*heard: Answers) -> None:
+    said = [one for answers in heard for one in answers.said]
+    if not sum(one.made.rounds or 0 for one in said if one.made):
         raise EngineError.of(
             "rehearse.no-speculation",
             "the speculating engine",
-            f"gave {len(alone.said)} answers and verified no draft",
+            f"gave {len(said)} answers and verified no draft",
             why="what it was compared for did not run",
             remedy="See runbooks/speculation-is-off.md.",
         )
-    return Heard(alone, beside, tuple(lower))
 
 
 async def ask_both(

@@ -78,7 +78,8 @@ def _greedy(ready: Ready, questions: Questions, heard: Engines) -> Iterator[Gree
         for concurrency, answers in ((1, engine.alone), (TOGETHER, engine.together)):
             if answers is None or answers is heard.target.alone:
                 continue
-            report = compare_all(references, answers.said, tolerance_nats=_TOLERANCE)
+            some = few if len(answers.said) == len(few) else range(len(references))
+            report = compare_all([references[i] for i in some], answers.said, tolerance_nats=_TOLERANCE)
             what = where + ("one at a time" if concurrency == 1 else f"{concurrency} at a time")
             yield greedy_of(
                 report, what=what, concurrency=concurrency, ranks=ranks, steps=steps, seconds=answers.seconds

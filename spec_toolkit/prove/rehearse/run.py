@@ -22,6 +22,7 @@ from spec_toolkit.prove.rehearse.asking import (
     Questions,
     ask_both,
     ask_drafting,
+    ask_ranks,
     ask_target,
     least_sure,
     sample,
@@ -162,6 +163,4 @@ def _on_one_rank(stage: _Stage, ready: Ready, questions: Questions) -> Engines:
 def _on_ranks(stage: _Stage, ready: Ready, ranks: Prepared, questions: Questions) -> Heard:
     name = "two ranks" if ready.drafts else "target on two ranks"
     with stage.engines((name, ranks, ready.drafts)) as (engine,):
-        if ready.drafts:
-            return asyncio.run(ask_drafting(engine.address, questions, key=stage.key))
-        return asyncio.run(ask_target(engine.address, questions, together=True))
+        return asyncio.run(ask_ranks(engine.address, questions, drafts=ready.drafts))
