@@ -113,14 +113,16 @@ def can_draft(situation: Situation) -> Iterator[Finding]:
 def sparse_attention(situation: Situation) -> Iterator[Finding]:
     """C027, C083: a backend written by hand keeps the engine from choosing the one that knows the indexer; it starts all the same.
 
-    Not so on a CPU, where a rehearsal brings sparse attention under the one backend there is.
+    Not so on a CPU, where a rehearsal brings sparse attention under the one backend it has.
     """
-    if resolved.family_of(situation.target) is not Family.DSA or situation.site.gpu == "cpu":
+    if resolved.family_of(situation.target) is not Family.DSA:
         return
     fp8 = resolved.kv_is_fp8(situation)
     for field in _FIELDS:
         name = getattr(situation.arguments, field)
         if name is None or _ALIAS.get(name, name) == "dsa":
+            continue
+        if name == "intel_amx" and situation.site.gpu == "cpu":
             continue
         found, remedy = f"is {name}, for {situation.target.architecture or situation.target.name}", "Leave it out."
         if situation.arguments.speculates:

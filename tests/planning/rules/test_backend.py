@@ -103,8 +103,9 @@ def test_some_backends_cannot_draft(asked: dict[str, Any], expected: list[Any]) 
         ({"kv_cache_dtype": "bfloat16", "attention_backend": "flashmla"}, "warn"),
         ({"speculative_algorithm": "EAGLE", "attention_backend": "dsa"}, None),
         ({"speculative_algorithm": "EAGLE", "attention_backend": "nsa"}, None),
-        ({"speculative_algorithm": "EAGLE", "attention_backend": "intel_amx", "gpu": "cpu"}, None),
+        ({"speculative_algorithm": "EAGLE", "attention_backend": "intel_amx", "gpu": "cpu"}, None),  # a rehearsal
         ({"speculative_algorithm": "EAGLE", "attention_backend": "intel_amx"}, "refuse"),
+        ({"speculative_algorithm": "EAGLE", "attention_backend": "torch_native", "gpu": "cpu"}, "refuse"),
         ({"speculative_algorithm": "EAGLE"}, None),
     ],
 )
