@@ -85,7 +85,9 @@ def together(port: int, requests: list[list[int]]) -> list[Answer]:
         return list(eight.map(lambda ids: ask(f"http://127.0.0.1:{port}", ids, MAX_NEW_TOKENS), requests))
 
 
-@each_family
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=[pytest.mark.matrix] * (f == "gemma4_unified")) for f in COMMITTED]
+)
 def test_the_engine_runs_every_request_as_replayed(engine: Engine, family: str, tmp_path: Path) -> None:
     """Tokens (the target's own, as the replay takes them without a draft), rounds and accepted drafts of each."""
     requests, replays = requests_of(family), replays_of(family, 3)

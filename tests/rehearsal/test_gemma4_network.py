@@ -1,5 +1,6 @@
 """The tiny Gemma 4 in torch: against transformers' own classes, and against the plain way to do each thing."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,20 @@ def written(family: str, folder: Path) -> tuple[Network, Path, Path]:
     return network, target, assistant
 
 
+def transformers_own(folder: Path) -> torch.nn.Module:
+    """The class that the configuration names, with the folder's weights."""
+    import transformers
+
+    (name,) = json.loads((folder / "config.json").read_text())["architectures"]
+    return getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()
+
+
 @pytest.mark.slow
 @each_family
 @torch.inference_mode()
 def test_a_target_gives_the_logits_of_transformers_own_class(family: str, ids: torch.Tensor, tmp_path: Path) -> None:
-    from transformers import Gemma4ForConditionalGeneration
-
     network, target, _ = written(family, tmp_path)
-    theirs = Gemma4ForConditionalGeneration.from_pretrained(target, dtype=torch.float32).eval()
+    theirs = transformers_own(target)
     torch.testing.assert_close(network.lm_head(network.hidden(ids)), theirs(input_ids=ids).logits, atol=1e-4, rtol=0)
 
 
@@ -50,10 +57,8 @@ def test_an_assistant_drafts_as_transformers_own_class_step_by_step(
     family: str, ids: torch.Tensor, tmp_path: Path
 ) -> None:
     """Inside the window: what transformers' mask lets an assistant see beyond it is its cache's business."""
-    from transformers import Gemma4AssistantForCausalLM
-
     network, _, folder = written(family, tmp_path)
-    theirs = Gemma4AssistantForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    theirs = transformers_own(folder)
     seen, start = network.see(ids), 50
     shared = {kind: (kv.keys[:, :, : start + 1], kv.values[:, :, : start + 1]) for kind, kv in seen.shared.items()}
     carried = seen.states[:, start : start + 1]

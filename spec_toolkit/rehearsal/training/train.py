@@ -84,7 +84,8 @@ def train_gemma4(family: str, out: Path, start_from: Path | None, random: Random
         trained = gemma_checkpoint.read_checkpoint(start_from, assistant_beside(start_from), gemma4_dense())
         gemma_stages.begin_as(network, trained)
         schedule = gemma_stages.AGAIN
-    gemma_stages.train(network, tokenizer, random, say, schedule)
+    if not (config.unified and start_from):  # its text network is the dense one's: nothing is left to learn
+        gemma_stages.train(network, tokenizer, random, say, schedule)
     gemma_checkpoint.write_checkpoint(network, out, assistant)
     return [out, assistant]
 
@@ -95,7 +96,9 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder to write the model to")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument(
-        "--start-from", type=Path, help="for gemma4_moe: a trained gemma4_dense, its assistant beside it"
+        "--start-from",
+        type=Path,
+        help="for gemma4_moe and gemma4_unified: a trained gemma4_dense, its assistant beside it",
     )
     arguments = parser.parse_args()
     start = time.monotonic()

@@ -7,7 +7,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tiny_models.gemma4.config import AssistantConfig, Config, TextConfig, VisionConfig, assistant_json, target_json
+from tiny_models.gemma4.config import (
+    AssistantConfig,
+    Config,
+    TextConfig,
+    UnifiedVisionConfig,
+    VisionConfig,
+    assistant_json,
+    target_json,
+)
 from tiny_models.gemma4.network import Network
 from tiny_models.tokenizer import BOS_ID, EOS_ID
 
@@ -18,12 +26,13 @@ Shapes = dict[str, tuple[int, ...]]
 
 def target_shapes(config: Config) -> Shapes:
     """Every tensor of the target's checkpoint, written from the published names and independently of the network."""
-    vision = config.vision
-    return {
-        **_under("model.language_model", _decoder_shapes(config.text)),
-        **_under("model.vision_tower", vision_shapes(vision)),
-        "model.embed_vision.embedding_projection.weight": (config.text.hidden_size, vision.hidden_size),
-    }
+    decoder, vision = _under("model.language_model", _decoder_shapes(config.text)), config.vision
+    if isinstance(vision, UnifiedVisionConfig):
+        inner, embedder = vision.output_proj_dims, _under("model.vision_embedder", embedder_shapes(vision))
+    else:
+        inner, embedder = vision.hidden_size, _under("model.vision_tower", vision_shapes(vision))
+    projection: Shapes = {"model.embed_vision.embedding_projection.weight": (config.text.hidden_size, inner)}
+    return decoder | embedder | projection
 
 
 def assistant_shapes(config: AssistantConfig) -> Shapes:
@@ -115,6 +124,16 @@ def vision_shapes(vision: VisionConfig) -> Shapes:
     return shapes
 
 
+def embedder_shapes(vision: UnifiedVisionConfig) -> Shapes:
+    """What projects patches where there is no tower."""
+    patch, inner = 3 * vision.model_patch_size**2, vision.mm_embed_dim
+    shapes: Shapes = {"patch_dense.weight": (inner, patch), "pos_embedding": (vision.mm_posemb_size, 2, inner)}
+    shapes["patch_dense.bias"] = (inner,)
+    for norm, width in (("patch_ln1", patch), ("patch_ln2", inner), ("pos_norm", inner)):
+        shapes |= {f"{norm}.weight": (width,), f"{norm}.bias": (width,)}
+    return shapes
+
+
 def target_tensors(network: Network) -> dict[str, Tensor]:
     """What the target's weights file holds, all bf16. The parts that look at images are seeded and not trained."""
     generator = torch.Generator().manual_seed(0)
@@ -141,7 +160,7 @@ def _stored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def write_checkpoint(network: Network, target: Path, assistant: Path) -> None:
     for folder, tensors, settings in (
         (target, target_tensors(network), target_json(network.config)),
-        (assistant, assistant_tensors(network), assistant_json(network.config.assistant)),
+        (assistant, assistant_tensors(network), assistant_json(network.config)),
     ):
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
         _write_json(folder / "config.json", settings)

@@ -100,17 +100,40 @@ class VisionConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnifiedVisionConfig:
+    """The 12B has no tower: it projects patches into the text's stream. Nothing here looks at an image either."""
+
+    patch_size: int = 4
+    pooling_kernel_size: int = 3
+    model_patch_size: int = (
+        12  # their product; the engine reads the configuration as a Gemma4Config, which does not multiply
+    )
+    mm_embed_dim: int = 128
+    mm_posemb_size: int = 64
+    output_proj_dims: int = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """A target with its assistant."""
 
     text: TextConfig
     assistant: AssistantConfig
-    vision: VisionConfig = VisionConfig()
+    vision: VisionConfig | UnifiedVisionConfig = VisionConfig()
+
+    @property
+    def unified(self) -> bool:
+        return isinstance(self.vision, UnifiedVisionConfig)
 
 
 def dense() -> Config:
     """As Gemma 4 31B: full layers with wider heads, fewer of them for keys, and keys for values."""
     return _with_assistant(TextConfig())
+
+
+def unified() -> Config:
+    """As Gemma 4 12B: the text network of the dense kind under another wrapper."""
+    return replace(dense(), vision=UnifiedVisionConfig())
 
 
 def moe() -> Config:
@@ -133,7 +156,12 @@ def e2b() -> Config:
     return _with_assistant(text, ordered=True)
 
 
-FAMILIES: dict[str, Callable[[], Config]] = {"gemma4_dense": dense, "gemma4_moe": moe, "gemma4_e2b": e2b}
+FAMILIES: dict[str, Callable[[], Config]] = {
+    "gemma4_dense": dense,
+    "gemma4_moe": moe,
+    "gemma4_e2b": e2b,
+    "gemma4_unified": unified,
+}
 
 
 def _with_assistant(text: TextConfig, *, ordered: bool = False) -> Config:
@@ -162,37 +190,45 @@ def _with_assistant(text: TextConfig, *, ordered: bool = False) -> Config:
 def target_json(config: Config) -> dict[str, object]:
     """What the target's config.json holds."""
     return {
-        "architectures": ["Gemma4ForConditionalGeneration"],
-        "model_type": "gemma4",
+        "architectures": [f"{_class(config)}ForConditionalGeneration"],
+        "model_type": _model_type(config),
         "dtype": "bfloat16",
         **_token_ids(),
         **MEDIA_TOKENS,
         "tie_word_embeddings": True,
-        "text_config": _text_json(config.text),
+        "text_config": _text_json(config.text, _model_type(config)),
         "language_model_only": True,  # the engine asks for no processor of images
-        "vision_config": {"model_type": "gemma4_vision", **asdict(config.vision)},
+        "vision_config": {"model_type": f"{_model_type(config)}_vision", **asdict(config.vision)},
         "audio_config": None,
     }
 
 
-def assistant_json(config: AssistantConfig) -> dict[str, object]:
+def assistant_json(config: Config) -> dict[str, object]:
     """What the assistant's config.json holds."""
-    fields = asdict(config)
+    fields = asdict(config.assistant)
     del fields["text"]
     return {
-        "architectures": ["Gemma4AssistantForCausalLM"],
-        "model_type": "gemma4_assistant",
+        "architectures": [f"{_class(config)}AssistantForCausalLM"],
+        "model_type": f"{_model_type(config)}_assistant",
         "dtype": "bfloat16",
         **_token_ids(),
         "tie_word_embeddings": True,
         **fields,
-        "text_config": _text_json(config.text),
+        "text_config": _text_json(config.assistant.text, _model_type(config)),
     }
 
 
-def _text_json(text: TextConfig) -> dict[str, object]:
+def _class(config: Config) -> str:
+    return "Gemma4Unified" if config.unified else "Gemma4"
+
+
+def _model_type(config: Config) -> str:
+    return "gemma4_unified" if config.unified else "gemma4"
+
+
+def _text_json(text: TextConfig, model_type: str) -> dict[str, object]:
     return {
-        "model_type": "gemma4_text",
+        "model_type": f"{model_type}_text",
         "dtype": "bfloat16",
         **_token_ids(),
         "hidden_activation": "gelu_pytorch_tanh",
