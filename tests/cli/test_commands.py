@@ -12,8 +12,8 @@ pytestmark = pytest.mark.slow  # each is a process or several
 
 DEADLINE_SECONDS = 60.0
 VERBS = (
-    *("bundle", "check", "deploy", "doctor", "init", "logs", "patches", "pin", "plan", "recipes", "resolve"),
-    *("status", "stop"),
+    *("bundle", "check", "deploy", "doctor", "init", "logs", "patches", "pin", "plan", "recipes"),
+    *("rehearse", "resolve", "status", "stop"),
 )
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 
@@ -172,3 +172,19 @@ def test_help_does_not_import_what_it_does_not_need() -> None:
     )
     heavy = {"rich", "aiohttp", "asyncio", "yaml", "msgspec", "torch", "sglang", "huggingface_hub"}
     assert not heavy & set(answer.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "code", "says"),
+    [
+        pytest.param("deepseek_v4_pro_b200", 3, "cannot be rehearsed", id="an-architecture-without-a-cpu-form"),
+        pytest.param("no_such_recipe", 2, "neither a file nor a recipe", id="no-recipe"),
+        pytest.param("refused.yaml", 1, "[shape.tree-width]", id="a-recipe-that-check-refuses"),
+    ],
+)
+def test_what_cannot_be_rehearsed_says_so_at_once(toolkit, tmp_path, recipe: str, code: int, says: str) -> None:
+    text = (RECIPES / "deepseek_v3_h200.yaml").read_text()
+    (tmp_path / "refused.yaml").write_text(text.replace("topk: 1", "topk: 2"))
+    answer = toolkit("rehearse", recipe)
+    assert (answer.returncode, answer.stdout) == (code, "")
+    assert says in answer.stderr
