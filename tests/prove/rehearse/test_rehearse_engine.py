@@ -48,7 +48,7 @@ def rehearse(*words: str, package: Path = PACKAGE) -> tuple[int, str, str]:
     ],
 )
 def test_a_production_recipe_rehearses(recipe: str, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
-    code, answer, story = rehearse(recipe, "--prompts", "2", "--json")
+    code, answer, story = rehearse(recipe, "--prompts", "1", "--json")
     assert code == 0, f"{answer}\n{story}"
     found = json.loads(answer)
     with capsys.disabled():
