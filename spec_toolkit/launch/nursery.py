@@ -6,7 +6,6 @@ deployment's engines have keepers of their own. Touches processes.
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -48,30 +47,30 @@ class Nursery:
         `script`: a copy of the nursery beside altered kernels, for a test that plants a fault. `log`: where it writes what it has to
         say; standard error otherwise.
         """
-        folder = Path(tempfile.mkdtemp(prefix="nursery-"))  # not tmp_path: a socket's path holds 107 characters
-        with log.open("wb") if log else nullcontext() as said:
-            process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, str(script), str(folder), "--most", str(most)],
-                env={**os.environ, **engine_environment(script), **(env or {})},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                start_new_session=True,  # Ctrl-C is for whoever started it, who then ends it
-            )
-        try:
+        # Not tmp_path: a socket's path holds 107 characters.
+        with tempfile.TemporaryDirectory(prefix="nursery-", ignore_cleanup_errors=True) as folder:
+            with log.open("wb") if log else nullcontext() as said:
+                process = subprocess.Popen(  # noqa: S603 - our own program
+                    [sys.executable, str(script), folder, "--most", str(most)],
+                    env={**os.environ, **engine_environment(script), **(env or {})},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C is for whoever started it, who then ends it
+                )
             try:
-                _wait_until_ready(process)
-            except BaseException:
-                process.kill()  # it has no engine yet, and would first finish its imports
-                raise
-            yield cls(process, folder)
-        finally:
-            try:
-                process.communicate(timeout=90)  # closes its standard input, which ends it
+                try:
+                    _wait_until_ready(process)
+                except BaseException:
+                    process.kill()  # it has no engine yet, and would first finish its imports
+                    raise
+                yield cls(process, Path(folder))
             finally:
-                process.kill()
-                shutil.rmtree(folder)
+                try:
+                    process.communicate(timeout=90)  # closes its standard input, which ends it
+                finally:
+                    process.kill()
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str | None], log: Path) -> int:
         """Fork an engine server with launch_server's arguments; returns its pid at once."""

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,22 +21,21 @@ pytestmark = pytest.mark.engine
 SECONDS = 540
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "spec_toolkit.cli.main", "rehearse", *words]
-
-
-def environment(package: Path, **more: str) -> dict[str, str]:
-    """So that the package beside `package` is the one that runs."""
-    return {**os.environ, "PYTHONPATH": str(package.parent), **more}
-
-
 PACKAGE = rehearsal().parent
 
 
+def starting(package: Path, *words: str, **environment: str) -> dict[str, Any]:
+    """A rehearsal by the package at that place: `-m` looks in the working folder first."""
+    return {
+        "args": [sys.executable, "-m", "spec_toolkit.cli.main", "rehearse", *words],
+        "env": {**os.environ, "PYTHONPATH": str(package.parent), **environment},
+        "cwd": package.parent,
+        "text": True,
+    }
+
+
 def rehearse(*words: str, package: Path = PACKAGE) -> tuple[int, str, str]:
-    done = subprocess.run(
-        command(*words), env=environment(package), capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    done = subprocess.run(**starting(package, *words), capture_output=True, timeout=SECONDS, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -126,11 +127,7 @@ def using(folder: Path) -> list[str]:
 )
 def test_ctrl_c_ends_everything_and_leaves_nothing(moment: str, scratch: Path) -> None:
     running = subprocess.Popen(
-        command("deepseek_v3_h200"),
-        env=environment(PACKAGE, TMPDIR=str(scratch)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        **starting(PACKAGE, "deepseek_v3_h200", TMPDIR=str(scratch)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
         for line in running.stderr:
@@ -144,4 +141,9 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(moment: str, scratch: Path) -
     assert running.returncode == 130, rest
     assert "Traceback" not in rest
     assert list(scratch.iterdir()) == []
+    deadline = time.monotonic() + 60
+    while (
+        using(scratch) and time.monotonic() < deadline
+    ):  # cut off before it was known: it ends with its standard input
+        time.sleep(0.2)
     assert using(scratch) == []
