@@ -54,8 +54,8 @@ def read_station(line: str) -> Station | None:
 
 # What the crash handler, the watchdog and Python themselves write last; people need the error, not the shutdown after it.
 _NOISE = re.compile(
-    r"kill_process_tree|SIGQUIT received|crash diagnostics|skipping py-spy|^\s+(File \"|\^|~)|^\s*$|resource_tracker|"
-    r"UserWarning|warnings\.warn|Ignore import error"
+    r"kill_process_tree|SIGQUIT received|crash diagnostics|skipping py-spy|^\s|^$|resource_tracker|"
+    r"UserWarning|warnings\.warn|Ignore import error|^EOFError$"  # the last: of one that waited for a process that ended
 )
 _ERROR = re.compile(r"\b(\w*(Error|Exception|Exit)\b.*|CUDA out of memory.*|spec-toolkit: .*)")
 

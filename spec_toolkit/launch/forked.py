@@ -31,7 +31,7 @@ _END_SECONDS = 30.0  # from SIGKILL to the end of every process
 _HEALTH_SECONDS = 5.0
 _REPORT_SECONDS = 10.0  # from the first healthy answer to the last process's report
 _LOOK_SECONDS = 0.05
-_TAIL = 40  # lines of the log
+_TAIL = 200  # lines of the log: every process of the engine ends with a traceback of its own
 _WORDS = 400  # characters of them
 
 

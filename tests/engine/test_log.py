@@ -66,6 +66,17 @@ def test_stations(line: str, station: Station | None) -> None:
             id="not-an-error-that-was-survived-long-ago",
         ),
         pytest.param(
+            [
+                f"{STAMP}Scheduler hit an exception: Traceback (most recent call last):",
+                "ValueError: the ranks part [knob.local-broadcast]",
+                "Traceback (most recent call last):",
+                *['  File "x.py", line 1, in f', "    raise EOFError"] * 40,
+                "EOFError",
+            ],
+            "ValueError: the ranks part [knob.local-broadcast]",
+            id="the-process-that-failed-and-not-the-one-that-waited-for-it",
+        ),
+        pytest.param(
             ["x: UserWarning: old", "torch.OutOfMemoryError: CUDA out of memory. Tried"],
             "torch.OutOfMemoryError: CUDA out of memory. Tried",
             id="memory",
