@@ -31,6 +31,7 @@ def test_the_installed_engine_has_patches():
         "redact-keys",
         "resume-streams",
         "runtime-knob",
+        "whole-sampling",
     ]
 
 
@@ -66,6 +67,16 @@ RELIED_ON = {  # what the engine could change without touching a target, and the
         "BatchedMinNewTokensPenalizer",
     },
     "runtime-knob": {"AdaptiveController.activate_step_by_batch", "AdaptiveController.on_verify_complete"},
+    "whole-sampling": {
+        "Sampler._sample_from_probs",
+        "top_k_top_p_min_p_sampling_from_probs_torch",
+        "SamplingBatchInfo._apply_pre_grammar_logits_transforms",
+        "Req.reset_for_retract",
+        "BatchedFrequencyPenalizer",
+        "BatchedPresencePenalizer",
+        "BatchedRepetitionPenalizer",
+        "BatchedMinNewTokensPenalizer",
+    },
 }
 
 
@@ -90,7 +101,14 @@ def test_what_a_rehearsal_needs_fits_together(family):
 
 def test_no_deployment_gets_a_patch_for_the_cpu():
     for patch in PATCHES:
-        assert (patch.file.applies_to is AppliesTo.REHEARSAL) == patch.id.startswith("cpu-")
+        # whole-sampling is for any machine: every rehearsal has it, and deployments that name it.
+        assert (patch.file.applies_to is AppliesTo.REHEARSAL) == patch.id.startswith(("cpu-", "whole-"))
+
+
+def test_a_deployment_may_ask_for_whole_sampling():
+    chosen = choose_patches(PATCHES, family=Family.DEEPSEEK, rehearsal=False, requested=["whole-sampling"])
+    assert "whole-sampling" in [patch.id for patch in chosen]
+    assert resolve(chosen)
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.id)
