@@ -77,3 +77,38 @@ def test_what_is_no_stream_is_told_as_a_refusal(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(clients, "_EVENT_BYTES", 1 << 16)
     with pytest.raises(EngineError, match=r"engine\.refused"):
         asyncio.run(events_of(said))
+
+
+async def many_of(said: object, status: int = 200) -> list[dict[str, object]]:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.json_response(said, status=status)
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        [(host, port, *_)] = runner.addresses
+        async with asyncio.timeout(20), EngineClient(f"http://{host}:{port}") as engine:
+            return await engine.generate_all({"input_ids": [[1], [2]]})
+    finally:
+        await runner.cleanup()
+
+
+def test_a_list_of_prompts_has_a_list_of_answers() -> None:
+    assert asyncio.run(many_of([{"output_ids": [1]}, {"output_ids": [2]}])) == [
+        {"output_ids": [1]},
+        {"output_ids": [2]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        pytest.param({"output_ids": [1]}, 200, id="one-answer"),
+        pytest.param([1], 200, id="no-answers"),
+        pytest.param([{}], 400, id="refused"),
+    ],
+)
+def test_what_is_no_list_of_answers_is_told_as_a_refusal(said: object, status: int) -> None:
+    with pytest.raises(EngineError, match=r"engine\.refused"):
+        asyncio.run(many_of(said, status))
