@@ -95,9 +95,10 @@ class Bindings:
 
 
 def _is_engines(value: object) -> bool:
-    if isinstance(value, FunctionType):
+    """Told by its type, not by `isinstance`: that asks the object, and some warn when they are asked for anything."""
+    if type(value) is FunctionType:
         return value.__module__ is not None and value.__module__.startswith("sglang.")
-    return isinstance(value, type) and str(value.__dict__.get("__module__")).startswith("sglang.")
+    return issubclass(type(value), type) and str(vars(value).get("__module__")).startswith("sglang.")
 
 
 def hasten_hooks() -> None:

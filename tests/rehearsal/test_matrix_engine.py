@@ -61,7 +61,11 @@ def test_speculation_changes_nothing_in_the_cells_that_stand_for_the_rest(
 
 
 SHAPES = [
-    pytest.param(name, shape, id=f"{name}-{shape.num_steps}-{'overlap' if shape.overlap else 'plain'}")
+    pytest.param(
+        name,
+        shape,
+        id=f"{name}-{shape.num_steps}-{'overlap' if shape.overlap else 'plain'}{'-rejection' * shape.rejection}",
+    )
     for name, family in TRAINED.items()
     for shape in shapes_of(family)
 ]
