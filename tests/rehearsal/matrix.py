@@ -1,4 +1,4 @@
-"""The matrix's engines and cells: what one family does at one depth, schedule and layout, against its target alone and its replay.
+"""The matrix's cells: what one family does at one depth, schedule and layout, against its target alone and its replay.
 
 One engine serves all cells of its shape. Tokens are compared with the autoregressive engine's, margin-aware; rounds and accepted
 drafts with the replay in torch, because an error in a draft changes no token. A cell is a row with its figures and its faults.
@@ -7,13 +7,11 @@ drafts with the replay in torch, because an error in a draft changes no token. A
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import psutil
 import requests
 from tiny_models.answers import Answer, departures
 from tiny_models.families import read_network
@@ -21,18 +19,11 @@ from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
 from tiny_models.replay import Replay, replay
 from tiny_models.tokenizer import EOS_ID
 
-from spec_toolkit.engine import names
 from spec_toolkit.engine.client import EngineClient
-from spec_toolkit.engine.loads import LOADS_PATH
-from spec_toolkit.engine.patches import choose_patches, patches_folder, read_patches, resolve
-from spec_toolkit.handover import HandedHook, encode_list
-from spec_toolkit.launch.nursery import Nursery
-from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, Kind, compare_all, read_completion
 from spec_toolkit.prove.sampling import collect_samples, compare_samples
-from spec_toolkit.shipped import shipped
 from tests.rehearsal.families import FAMILIES, TinyFamily
-from tests.rehearsal.rehearsed import arguments, patched, wait_ready
+from tests.rehearsal.shapes import Engine, Shape
 
 DEPTHS = (1, 2, 4, 7)
 TOKENS = 48  # of a greedy answer
@@ -44,93 +35,6 @@ SETTINGS: Mapping[str, Mapping[str, float]] = {
     "sampled": {"temperature": 1.6, "top_k": 8},  # a trained model is so sure at 1.0 that little could differ
     "sampled, penalised": {"temperature": 1.6, "top_k": 8, "repetition_penalty": 1.8},
 }
-IDLE_SECONDS = 30.0
-
-LAYOUTS: Mapping[str, tuple[str, ...]] = {
-    "tp1": (),
-    "tp2": ("--tp", "2"),
-    "attention-dp": ("--tp", "2", "--dp", "2", "--enable-dp-attention"),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """How one engine is started; 0 steps: it does not speculate."""
-
-    num_steps: int
-    overlap: bool = True
-    layout: str = "tp1"
-    rejection: bool = False
-
-    def arguments(self) -> list[str]:
-        found = [*LAYOUTS[self.layout]]
-        found += [] if self.overlap else ["--disable-overlap-schedule"]
-        found += ["--speculative-use-rejection-sampling"] if self.rejection else []
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    address: str
-    pid: int
-    family: TinyFamily
-    shape: Shape
-
-    def cpu_seconds(self) -> float:
-        every = [psutil.Process(self.pid), *psutil.Process(self.pid).children(recursive=True)]
-        return sum(sum(process.cpu_times()[:2]) for process in every)
-
-    def flush(self) -> None:
-        """Empty the prefix cache; the engine refuses while it works."""
-        deadline = time.monotonic() + IDLE_SECONDS
-        while requests.post(f"{self.address}/flush_cache", timeout=30).status_code != 200:
-            assert time.monotonic() < deadline, "the engine did not come to rest"
-            time.sleep(0.05)
-
-    def used_tokens(self) -> int:
-        """Of the pools of all ranks, once nothing runs: what requests hold, the prefix cache left out."""
-        deadline = time.monotonic() + IDLE_SECONDS
-        while True:
-            ranks = requests.get(f"{self.address}{LOADS_PATH}", timeout=30).json()["loads"]
-            if not any(rank["num_running_reqs"] or rank["num_waiting_reqs"] for rank in ranks):
-                return sum(rank["num_used_tokens"] for rank in ranks)
-            assert time.monotonic() < deadline, "requests that were dropped still run"
-            time.sleep(0.05)
-
-
-@contextmanager
-def started(
-    nursery: Nursery,
-    folder: Path,
-    family: TinyFamily,
-    shape: Shape,
-    *,
-    model: Path | None = None,
-    planted: Sequence[HandedHook] = (),
-) -> Iterator[Engine]:
-    """`model`: a copy of the target's folder; `planted`: hooks that break something."""
-    folder.mkdir(parents=True, exist_ok=True)
-    environment = patched(folder, family.patches)
-    if planted:
-        every = read_patches(patches_folder(shipped("patches"), "0.5.23"))
-        hooks = resolve(choose_patches(every, family=family.patches, rehearsal=True))
-        (folder / "patches.json").write_bytes(encode_list((*hooks, *planted)))
-    if shape.layout != "tp1":
-        environment[names.CPU_CORES_OF_RANKS] = "0|1"
-    port, log = free_engine_port(), folder / "engine.log"
-    argv = arguments(
-        port, "--max-total-tokens", "32768", "--max-running-requests", "64", "--random-seed", "0", "--sleep-on-idle",
-        *family.model_arguments(model or family.folder, drafts=shape.num_steps > 0), *shape.arguments(),
-        num_steps=shape.num_steps, num_draft_tokens=shape.num_steps + 1,
-    )  # fmt: skip
-    pid = nursery.spawn(argv, environment, log)
-    try:
-        wait_ready(port, lambda: nursery.exit_code(pid), log)
-        yield Engine(f"http://127.0.0.1:{port}", pid, family, shape)
-    finally:
-        if nursery.exit_code(pid) is None:
-            nursery.kill(pid, 9)
-            nursery.wait(pid, 30)
 
 
 @cache

@@ -16,7 +16,8 @@ assert REHEARSAL.is_dir()
 
 from spec_toolkit.launch.nursery import Nursery  # noqa: E402 - behind the path
 from tests.rehearsal.families import FAMILIES, TRAINED, TinyFamily  # noqa: E402 - behind the path
-from tests.rehearsal.matrix import Row, Shape, cells, reference_of, shapes_of, started  # noqa: E402 - behind the path
+from tests.rehearsal.matrix import Row, cells, reference_of, shapes_of  # noqa: E402 - behind the path
+from tests.rehearsal.shapes import Shape, started  # noqa: E402 - behind the path
 
 RANKED = ("deepseek_v3",)  # families that run on several ranks too
 HEAD = (

@@ -9,9 +9,10 @@ import pytest
 
 from spec_toolkit.launch.nursery import Nursery
 from tests.rehearsal.families import MODELS, TRAINED
-from tests.rehearsal.matrix import SETTINGS, Reference, Row, Shape, cells, reference_of, shapes_of, started
+from tests.rehearsal.matrix import SETTINGS, Reference, Row, cells, reference_of, shapes_of
 from tests.rehearsal.measure_matrix import RANKED, line
 from tests.rehearsal.planting import PLANTS, hook
+from tests.rehearsal.shapes import Shape, started
 
 pytestmark = pytest.mark.engine
 
