@@ -44,17 +44,6 @@ def hook(original, self, input_ids, positions, forward_batch, *arguments, **opti
         forward_batch.spec_info.hidden_states = seen
 """
 
-PENALTIES_ON_ONE_SIDE = """
-def hook(original, verify_input, batch, *arguments, **options):
-    asked = batch.sampling_info
-    kept = asked.acc_additive_penalties, asked.acc_scaling_penalties
-    asked.acc_additive_penalties = asked.acc_scaling_penalties = None  # the verify does without what a decode step applies
-    try:
-        return original(verify_input, batch, *arguments, **options)
-    finally:
-        asked.acc_additive_penalties, asked.acc_scaling_penalties = kept
-"""
-
 
 def hook(folder: Path, target: str, source: str) -> HandedHook:
     """`source` defines `hook`, which stands around the target in every scheduler."""
@@ -118,10 +107,4 @@ PLANTS = {
         because="rounds",
     ),
     "eh-proj-halves-swapped": Plant(family="deepseek_v3", model=swapped_halves, red=GREEDY, because="rounds"),
-    "penalties-on-one-side": Plant(
-        family="deepseek_v3",
-        hook=("sglang.srt.speculative.eagle_utils.eagle_sample", PENALTIES_ON_ONE_SIDE),
-        red=frozenset({"sampled, penalised"}),
-        because="sampled: out of bounds",
-    ),
 }
