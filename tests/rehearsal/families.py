@@ -27,10 +27,6 @@ class TinyFamily:
         return (self.folder, assistant) if self.has_assistant else (self.folder,)
 
     @property
-    def is_there(self) -> bool:
-        return all(folder.is_dir() for folder in self.folders)
-
-    @property
     def takes_rejection(self) -> bool:
         """The engine keeps no probabilities of an assistant's drafts (FROZEN_KV_MTP), which rejection needs."""
         return not self.has_assistant
@@ -53,6 +49,6 @@ FAMILIES = {
         TinyFamily(name="gemma4_dense", patches=Family.GEMMA4, has_assistant=True),
         TinyFamily(name="gemma4_moe", patches=Family.GEMMA4, has_assistant=True),
         TinyFamily(name="gemma4_e2b", patches=Family.GEMMA4, has_assistant=True),
+        TinyFamily(name="gemma4_unified", patches=Family.GEMMA4, has_assistant=True),
     )
 }
-TRAINED = {name: family for name, family in FAMILIES.items() if family.is_there}

@@ -26,7 +26,8 @@ from tests.rehearsal.families import FAMILIES, TinyFamily
 from tests.rehearsal.shapes import Engine, Shape
 
 DEPTHS = (1, 2, 4, 7)
-TOKENS = 48  # of a greedy answer
+SAMPLED_DEPTH = 4
+TOKENS = 32  # of a greedy answer
 PER_BUCKET = 2  # held-out prompts; there are five buckets
 TOGETHER = 8
 DROPPED_AFTER = 5  # tokens of a stream that is then dropped
@@ -218,10 +219,15 @@ def cells(engine: Engine, reference: Reference, *, settings: Sequence[str] = tup
         yield sampled_cell(engine, reference, setting)
 
 
+def settings_of(shape: Shape) -> tuple[str, ...]:
+    """Which settings are sampled: a law does not depend on the depth, so one depth stands for all."""
+    return tuple(SETTINGS) if shape.num_steps == SAMPLED_DEPTH else ()
+
+
 def shapes_of(family: TinyFamily) -> Iterator[Shape]:
     """Depth x schedule by target-only acceptance; one depth by rejection too where the family takes it."""
     for overlap in (True, False):
         for num_steps in DEPTHS:
             yield Shape(num_steps=num_steps, overlap=overlap)
         if family.takes_rejection:
-            yield Shape(num_steps=4, overlap=overlap, rejection=True)
+            yield Shape(num_steps=SAMPLED_DEPTH, overlap=overlap, rejection=True)

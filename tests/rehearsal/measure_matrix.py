@@ -15,11 +15,11 @@ from tests.rehearsal.conftest import REHEARSAL  # puts the training code on the 
 assert REHEARSAL.is_dir()
 
 from spec_toolkit.launch.nursery import Nursery  # noqa: E402 - behind the path
-from tests.rehearsal.families import FAMILIES, TRAINED, TinyFamily  # noqa: E402 - behind the path
-from tests.rehearsal.matrix import Row, cells, reference_of, shapes_of  # noqa: E402 - behind the path
-from tests.rehearsal.shapes import Shape, started  # noqa: E402 - behind the path
+from tests.rehearsal.families import FAMILIES, TinyFamily  # noqa: E402 - behind the path
+from tests.rehearsal.matrix import Row, cells, reference_of, settings_of, shapes_of  # noqa: E402 - behind the path
+from tests.rehearsal.shapes import TARGET_ALONE, Shape, started  # noqa: E402 - behind the path
 
-RANKED = ("deepseek_v3",)  # families that run on several ranks too
+RANKED = ("deepseek_v3", "glm52")  # families that run on several ranks too
 HEAD = (
     "family", "layout", "overlap", "K", "cell", "tokens", "near-ties", "differences", "rounds as replayed",
     "distance / bound", "s", "CPU s", "faults",
@@ -27,14 +27,14 @@ HEAD = (
 
 
 def rows_of(family: TinyFamily, nursery: Nursery, folder: Path) -> Iterator[tuple[Shape, Row]]:
-    with started(nursery, folder / "alone", family, Shape(num_steps=0)) as engine:
+    with started(nursery, folder / "alone", family, TARGET_ALONE) as engine:
         reference = reference_of(engine)
     shapes = [*shapes_of(family)]
     if family.name in RANKED:
         shapes += [Shape(num_steps=4, layout=layout) for layout in ("tp2", "attention-dp")]
     for number, shape in enumerate(shapes):
         with started(nursery, folder / str(number), family, shape) as engine:
-            for row in cells(engine, reference):
+            for row in cells(engine, reference, settings=settings_of(shape)):
                 yield shape, row
 
 
@@ -48,7 +48,7 @@ def line(family: TinyFamily, shape: Shape, row: Row) -> str:
 
 
 def main(names: list[str]) -> int:
-    families = [FAMILIES[name] for name in names] or [*TRAINED.values()]
+    families = [FAMILIES[name] for name in names] or [*FAMILIES.values()]
     sys.stdout.write("\n".join(("| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD), "")))
     began, counted, faults, tokens = time.monotonic(), 0, 0, 0
     with tempfile.TemporaryDirectory() as folder, Nursery.start(most=1) as nursery:

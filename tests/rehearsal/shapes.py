@@ -44,6 +44,10 @@ class Shape:
         return found
 
 
+# Without overlap: with it the engine counts penalties a token late, and there is no law to hold drafts to.
+TARGET_ALONE = Shape(num_steps=0, overlap=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     address: str

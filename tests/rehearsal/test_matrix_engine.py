@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from spec_toolkit.launch.nursery import Nursery
-from tests.rehearsal.families import MODELS, TRAINED
-from tests.rehearsal.matrix import SETTINGS, Reference, Row, cells, reference_of, shapes_of
+from tests.rehearsal.families import FAMILIES, MODELS
+from tests.rehearsal.matrix import Reference, Row, cells, reference_of, settings_of, shapes_of
 from tests.rehearsal.measure_matrix import RANKED, line
 from tests.rehearsal.planting import PLANTS, hook
-from tests.rehearsal.shapes import Shape, started
+from tests.rehearsal.shapes import TARGET_ALONE, Shape, started
 
 pytestmark = pytest.mark.engine
 
@@ -31,7 +31,7 @@ def reference(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Ref
     """What a family's target answers alone; asked once."""
 
     def of(family: str) -> Reference:
-        with started(nursery, tmp_path_factory.mktemp(family), TRAINED[family], Shape(num_steps=0)) as engine:
+        with started(nursery, tmp_path_factory.mktemp(family), FAMILIES[family], TARGET_ALONE) as engine:
             return reference_of(engine)
 
     return cache(of)
@@ -41,7 +41,7 @@ def faults(family: str, shape: Shape, rows: Iterator[Row]) -> dict[str, tuple[st
     """Of each cell, printed as a row of the table."""
     found = {}
     for row in rows:
-        sys.stdout.write(line(TRAINED[family], shape, row) + "\n")
+        sys.stdout.write(line(FAMILIES[family], shape, row) + "\n")
         found[row.cell] = row.faults
     return found
 
@@ -49,7 +49,7 @@ def faults(family: str, shape: Shape, rows: Iterator[Row]) -> dict[str, tuple[st
 def run(
     nursery: Nursery, folder: Path, family: str, shape: Shape, reference: Reference, settings: tuple[str, ...]
 ) -> None:
-    with started(nursery, folder, TRAINED[family], shape) as engine:
+    with started(nursery, folder, FAMILIES[family], shape) as engine:
         found = faults(family, shape, cells(engine, reference, settings=settings))
     assert not any(found.values()), found
 
@@ -67,7 +67,7 @@ SHAPES = [
         shape,
         id=f"{name}-{shape.num_steps}-{'overlap' if shape.overlap else 'plain'}{'-rejection' * shape.rejection}",
     )
-    for name, family in TRAINED.items()
+    for name, family in FAMILIES.items()
     for shape in shapes_of(family)
 ]
 RANKS = [
@@ -82,7 +82,7 @@ RANKS = [
 def test_speculation_changes_nothing_in_any_cell(
     nursery: Nursery, tmp_path: Path, reference: References, family: str, shape: Shape
 ) -> None:
-    run(nursery, tmp_path, family, shape, reference(family), tuple(SETTINGS))
+    run(nursery, tmp_path, family, shape, reference(family), settings_of(shape))
 
 
 @pytest.mark.matrix
@@ -91,7 +91,7 @@ def test_a_planted_fault_turns_its_cells_red(
     nursery: Nursery, tmp_path: Path, reference: References, name: str
 ) -> None:
     plant = PLANTS[name]
-    family, shape = TRAINED[plant.family], Shape(num_steps=4, rejection=plant.rejection)
+    family, shape = FAMILIES[plant.family], Shape(num_steps=4, rejection=plant.rejection)
     planted = [hook(tmp_path, *plant.hook)] if plant.hook else []
     model = plant.model(family.folder, tmp_path) if plant.model else None
     with started(nursery, tmp_path, family, shape, model=model, planted=planted) as engine:
@@ -101,5 +101,5 @@ def test_a_planted_fault_turns_its_cells_red(
 
 
 def test_every_folder_of_models_is_a_familys() -> None:
-    known = {folder.name for family in TRAINED.values() for folder in family.folders}
+    known = {folder.name for family in FAMILIES.values() for folder in family.folders}
     assert known == {folder.name for folder in MODELS.iterdir() if folder.is_dir()}
