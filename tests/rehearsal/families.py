@@ -9,6 +9,10 @@ from spec_toolkit.shipped import rehearsal
 MODELS = rehearsal() / "models"
 
 
+def assistant_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}_assistant")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TinyFamily:
     """A trained tiny model. Its MTP layer is in its own checkpoint, or an assistant lies beside it."""
@@ -23,8 +27,7 @@ class TinyFamily:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        assistant = self.folder.with_name(f"{self.folder.name}_assistant")
-        return (self.folder, assistant) if self.has_assistant else (self.folder,)
+        return (self.folder, assistant_of(self.folder)) if self.has_assistant else (self.folder,)
 
     @property
     def takes_rejection(self) -> bool:
@@ -32,10 +35,10 @@ class TinyFamily:
         return not self.has_assistant
 
     def model_arguments(self, folder: Path, *, drafts: bool) -> list[str]:
-        """`folder` holds the target, or a copy of it."""
+        """`folder` holds the target, or a copy of it; an assistant lies beside either."""
         found = ["--model-path", str(folder)]
         if drafts and self.has_assistant:
-            found += ["--speculative-algorithm", "NEXTN", "--speculative-draft-model-path", str(self.folders[-1])]
+            found += ["--speculative-algorithm", "NEXTN", "--speculative-draft-model-path", str(assistant_of(folder))]
         return found
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from spec_toolkit.fingerprint import fingerprint
 from spec_toolkit.handover import HandedHook, HookType, Role
+from tests.rehearsal.families import assistant_of
 
 FULL_P = """
 def hook(original, *arguments, **options):
@@ -63,15 +64,18 @@ def hook(folder: Path, target: str, source: str) -> HandedHook:
 
 
 def swapped_halves(model: Path, folder: Path) -> Path:
-    """A copy whose MTP layer takes the hidden state where it was trained to take the embedding."""
+    """A copy whose draft takes the hidden state where it was trained to take the embedding."""
     copy = folder / "swapped"
     shutil.copytree(model, copy)
-    file = copy / "model.safetensors"
-    tensors = load_file(file)
-    (name,) = (name for name in tensors if name.endswith("eh_proj.weight"))
-    weight = tensors[name]
-    tensors[name] = weight.roll(weight.shape[1] // 2, 1).contiguous()
-    save_file(tensors, file, metadata={"format": "pt"})
+    if assistant_of(model).is_dir():
+        shutil.copytree(assistant_of(model), assistant_of(copy))
+    holder, weight_name = (
+        (assistant_of(copy), "pre_projection.weight") if assistant_of(model).is_dir() else (copy, "eh_proj.weight")
+    )
+    tensors = load_file(holder / "model.safetensors")
+    (name,) = (name for name in tensors if name.endswith(weight_name))
+    tensors[name] = tensors[name].roll(tensors[name].shape[1] // 2, 1).contiguous()
+    save_file(tensors, holder / "model.safetensors", metadata={"format": "pt"})
     return copy
 
 
@@ -107,4 +111,5 @@ PLANTS = {
         because="rounds",
     ),
     "eh-proj-halves-swapped": Plant(family="deepseek_v3", model=swapped_halves, red=GREEDY, because="rounds"),
+    "pre-projection-halves-swapped": Plant(family="gemma4_dense", model=swapped_halves, red=GREEDY, because="rounds"),
 }

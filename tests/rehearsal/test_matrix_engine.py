@@ -1,23 +1,46 @@
-"""The matrix as tests: a cell or two that stand for the rest in every run, all of it under `matrix`, and faults that turn it red."""
+"""The matrix as tests: one engine a family in every run, which stands for the rest; all of it under `matrix`; faults that turn it red."""
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.launch.nursery import Nursery
+from spec_toolkit.prove.lossless import Completion, read_completion
 from tests.rehearsal.families import FAMILIES, MODELS
-from tests.rehearsal.matrix import Reference, Row, cells, reference_of, settings_of, shapes_of
+from tests.rehearsal.matrix import (
+    SETTINGS,
+    TOKENS,
+    Reference,
+    Row,
+    cells,
+    prompts_of,
+    reference_of,
+    replays_of,
+    settings_of,
+    shapes_of,
+)
 from tests.rehearsal.measure_matrix import RANKED, line
 from tests.rehearsal.planting import PLANTS, hook
 from tests.rehearsal.shapes import TARGET_ALONE, Shape, started
 
 pytestmark = pytest.mark.engine
 
-References = Callable[[str], Reference]
-STANDING = {"deepseek_v3": Shape(num_steps=4), "gemma4_dense": Shape(num_steps=2, overlap=False)}
+References = Callable[..., Reference]  # (family, settings to sample)
+STANDING = {  # each depth and both schedules, for one kind of network or another
+    "deepseek_v3": Shape(num_steps=4),
+    "deepseek_v32": Shape(num_steps=2, overlap=False),
+    "glm51": Shape(num_steps=7),
+    "glm52": Shape(num_steps=4),
+    "gemma4_dense": Shape(num_steps=1),
+    "gemma4_moe": Shape(num_steps=7),
+    "gemma4_e2b": Shape(num_steps=4),
+    "gemma4_unified": Shape(num_steps=2, overlap=False),
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +53,9 @@ def nursery() -> Iterator[Nursery]:
 def reference(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> References:
     """What a family's target answers alone; asked once."""
 
-    def of(family: str) -> Reference:
+    def of(family: str, settings: tuple[str, ...] = tuple(SETTINGS)) -> Reference:
         with started(nursery, tmp_path_factory.mktemp(family), FAMILIES[family], TARGET_ALONE) as engine:
-            return reference_of(engine)
+            return reference_of(engine, settings)
 
     return cache(of)
 
@@ -46,19 +69,17 @@ def faults(family: str, shape: Shape, rows: Iterator[Row]) -> dict[str, tuple[st
     return found
 
 
-def run(
-    nursery: Nursery, folder: Path, family: str, shape: Shape, reference: Reference, settings: tuple[str, ...]
-) -> None:
-    with started(nursery, folder, FAMILIES[family], shape) as engine:
-        found = faults(family, shape, cells(engine, reference, settings=settings))
-    assert not any(found.values()), found
-
-
 @pytest.mark.parametrize("family", STANDING)
 def test_speculation_changes_nothing_in_the_cells_that_stand_for_the_rest(
     nursery: Nursery, tmp_path: Path, reference: References, family: str
 ) -> None:
-    run(nursery, tmp_path, family, STANDING[family], reference(family), ("sampled",))
+    shape = STANDING[family]
+    with started(nursery, tmp_path, FAMILIES[family], shape) as engine:
+        found = faults(family, shape, cells(engine, reference(family, ()), settings=()))
+    assert not any(found.values()), found
+    # The loader tells of parameters that no tensor filled: only an assistant's keys, which it does not have, may be left.
+    lines = [line for line in (tmp_path / "engine.log").read_text().splitlines() if "not initialized" in line]
+    assert all("k_norm" in line and "language_model" not in line for line in lines), lines
 
 
 SHAPES = [
@@ -82,7 +103,33 @@ RANKS = [
 def test_speculation_changes_nothing_in_any_cell(
     nursery: Nursery, tmp_path: Path, reference: References, family: str, shape: Shape
 ) -> None:
-    run(nursery, tmp_path, family, shape, reference(family), settings_of(shape))
+    with started(nursery, tmp_path, FAMILIES[family], shape) as engine:
+        found = faults(family, shape, cells(engine, reference(family), settings=settings_of(shape)))
+    assert not any(found.values()), found
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("family", RANKED)
+def test_a_rank_that_idles_beside_a_busy_one_disturbs_nobody(nursery: Nursery, tmp_path: Path, family: str) -> None:
+    """Round-robin gives each of two ranks three requests; one of the six goes on when the others have long ended."""
+    shape = Shape(num_steps=4, layout="attention-dp")
+    replays, prompts = replays_of(family, shape.num_steps), prompts_of(family)
+    with started(nursery, tmp_path, FAMILIES[family], shape) as engine:
+        long, *short = asyncio.run(ask_together(engine.address, prompts[:6], [TOKENS, *[4] * 5]))
+    assert long.output_ids == replays[0].output_ids
+    assert long.made is not None
+    assert long.made.rounds == replays[0].rounds
+    assert [one.output_ids for one in short] == [told.output_ids[:4] for told in replays[1:6]]
+
+
+async def ask_together(address: str, prompts: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[Completion]:
+    async with EngineClient(address) as engine:
+
+        async def one(ids: Sequence[int], most: int) -> Completion:
+            wanted = {"temperature": 0, "max_new_tokens": most}
+            return read_completion(await engine.generate({"input_ids": list(ids), "sampling_params": wanted}))
+
+        return list(await asyncio.gather(*map(one, prompts, tokens)))
 
 
 @pytest.mark.matrix
