@@ -73,9 +73,9 @@ def faults(family: str, shape: Shape, rows: Iterator[Row]) -> dict[str, tuple[st
 def test_speculation_changes_nothing_in_the_cells_that_stand_for_the_rest(
     nursery: Nursery, tmp_path: Path, reference: References, family: str
 ) -> None:
-    shape = STANDING[family]
+    shape, target = STANDING[family], reference(family, ())
     with started(nursery, tmp_path, FAMILIES[family], shape) as engine:
-        found = faults(family, shape, cells(engine, reference(family, ()), settings=()))
+        found = faults(family, shape, cells(engine, target, settings=()))
     assert not any(found.values()), found
     # The loader tells of parameters that no tensor filled: only an assistant's keys, which it does not have, may be left.
     lines = [line for line in (tmp_path / "engine.log").read_text().splitlines() if "not initialized" in line]
@@ -103,8 +103,9 @@ RANKS = [
 def test_speculation_changes_nothing_in_any_cell(
     nursery: Nursery, tmp_path: Path, reference: References, family: str, shape: Shape
 ) -> None:
+    target = reference(family)
     with started(nursery, tmp_path, FAMILIES[family], shape) as engine:
-        found = faults(family, shape, cells(engine, reference(family), settings=settings_of(shape)))
+        found = faults(family, shape, cells(engine, target, settings=settings_of(shape)))
     assert not any(found.values()), found
 
 
@@ -120,7 +121,9 @@ def test_a_rank_that_idles_beside_a_busy_one_disturbs_nobody(nursery: Nursery, t
     assert long.made is not None
     assert long.made.rounds == replays[0].rounds
     assert [one.output_ids for one in short] == [replays[1].output_ids[:12]] * 5
-    assert "OutOfBoundsError" not in (tmp_path / "engine.log").read_text()  # a draft fault costs no token: the rank stops drafting
+    assert (
+        "OutOfBoundsError" not in (tmp_path / "engine.log").read_text()
+    )  # a draft fault costs no token: the rank stops drafting
 
 
 async def ask_together(address: str, prompts: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[Completion]:
@@ -142,8 +145,9 @@ def test_a_planted_fault_turns_its_cells_red(
     family, shape = FAMILIES[plant.family], Shape(num_steps=4, rejection=plant.rejection)
     planted = [hook(tmp_path, *plant.hook)] if plant.hook else []
     model = plant.model(family.folder, tmp_path) if plant.model else None
+    target = reference(plant.family)
     with started(nursery, tmp_path, family, shape, model=model, planted=planted) as engine:
-        found = faults(plant.family, shape, cells(engine, reference(plant.family)))
+        found = faults(plant.family, shape, cells(engine, target))
     for cell in plant.red:
         assert any(plant.because in fault for fault in found[cell]), found
 
