@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.errors import EngineError
 from spec_toolkit.launch.forked import Forked
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, Completion, collect, compare_all
+from spec_toolkit.prove.sampling import collect_samples, compare_samples
 from spec_toolkit.shipped import rehearsal, shipped
 from spec_toolkit.terms import KnobAnswer, KnobMode
 from tests.engine.serving import ADMIN_KEY, serving
@@ -113,6 +114,26 @@ def test_at_zero_drafts_every_round_emits_one_token_and_full_comes_back(running)
         assert made.accepted_histogram in (None, (), (made.rounds,))
     assert full.accepted_drafts > 0
     assert full.emitted_length > 1.0
+
+
+async def _sampled(engine: Forked, prompt: Sequence[int], steps: int) -> list[Completion]:
+    async with client(engine) as asked:
+        epoch = (await asked.ranks())[0].epoch + 1
+        assert await asked.command(epoch=epoch, mode=mode_for(steps), steps=steps)
+        params = {"temperature": 1.6, "top_k": 8, "ignore_eos": True}
+        return await collect_samples(asked, prompt, count=256, max_new_tokens=4, params=params, seeds=range(256))
+
+
+def test_at_zero_drafts_rejection_samples_as_it_does_at_full(nursery, tmp_path):
+    """The engine alone refuses such a round for want of the drafts' probabilities, and ends."""
+    layout = Layout(arguments=("--speculative-use-rejection-sampling", "--enable-deterministic-inference"))
+    with serving_in(nursery, tmp_path, layout) as engine:
+        full, zero = (asyncio.run(_sampled(engine, held_out(1)[0], steps)) for steps in (3, 0))
+    assert {made.accepted_drafts for answer in zero if (made := answer.made)} == {0}
+    assert sum(made.accepted_drafts for answer in full if (made := answer.made)) > 64
+    report = compare_samples(full, zero)
+    sys.stdout.write(f"\n{report.sentence()}\n")
+    assert report.is_within_bounds, report.sentence()
 
 
 async def _until(asked: EngineClient, holds: Callable[[tuple[RankState, ...]], bool]) -> tuple[RankState, ...]:

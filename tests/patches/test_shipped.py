@@ -66,7 +66,11 @@ RELIED_ON = {  # what the engine could change without touching a target, and the
         "BatchedRepetitionPenalizer",
         "BatchedMinNewTokensPenalizer",
     },
-    "runtime-knob": {"AdaptiveController.activate_step_by_batch", "AdaptiveController.on_verify_complete"},
+    "runtime-knob": {
+        "AdaptiveController.activate_step_by_batch",
+        "AdaptiveController.on_verify_complete",
+        "eagle_utils.eagle_sample",
+    },
     "whole-sampling": {
         "Sampler._sample_from_probs",
         "top_k_top_p_min_p_sampling_from_probs_torch",

@@ -1,9 +1,10 @@
-"""Where a command enters the engine, where its effect is read, and where the engine asks for the steps of a round."""
+"""Where a command enters the engine, where its effect is read, and where the engine asks for the steps of a round or takes none."""
 
 import logging
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed
 from sglang.srt.arg_groups.overrides import resolved_view, resolving_view
 from sglang.srt.environ import envs
@@ -58,6 +59,19 @@ def hand_over_ceiling(original: Callable[..., None], controller: Any, worker: An
         )
     KNOB.arm(policy.candidate_steps, worker.speculative_num_steps)
     original(controller, worker, Ceiling(KNOB))
+
+
+def propose_nothing(original: Callable[..., Any], worker: Any, batch: Any) -> Any:
+    """`EAGLEWorkerV2._build_trivial_verify_input`, with what the verify asks for under rejection: a proposal of the drafts.
+
+    The engine has none for a round without drafts, and ends over it. No kernel reads this one: behind the root every token comes from
+    the target, the law of any rule of acceptance. Strides of 0: it takes no memory.
+    """
+    made = original(worker, batch)
+    if get_spec().speculative_use_rejection_sampling and not batch.forward_mode.is_idle():
+        nothing = torch.zeros(1, device=worker.device)
+        made.draft_probs = nothing.expand(len(batch.seq_lens), 1, worker.target_worker.model_config.vocab_size)
+    return made
 
 
 def unsupported_reason(original: Callable[[Any], str | None], arguments: Any) -> str | None:
