@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import ne
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,15 @@ from tiny_models.deepseek_v3.checkpoint import read_checkpoint
 from tiny_models.deepseek_v3.network import Network
 from tiny_models.prompts import read_prompts, read_tokenizer, token_ids
 
+from spec_toolkit.engine.patch_file import Family
+from spec_toolkit.engine.patches import choose_patches, patches_folder, read_patches, resolve
+from spec_toolkit.handover import LIST_VARIABLE, encode_list
 from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.prove.lossless import Completion
-from spec_toolkit.prove.sampling import compare_samples
+from spec_toolkit.prove.sampling import Report, compare_samples
+from spec_toolkit.shipped import shipped
+from tests.rehearsal.planting import FULL_P, hook
 from tests.rehearsal.rehearsed import arguments, ask, held_out, patched, wait_ready
 
 pytestmark = pytest.mark.engine
@@ -34,16 +40,17 @@ ANSWERS, TOKENS = 256, 4  # the first token comes from the prefill, which does n
 SEEDED = "--enable-deterministic-inference"
 REJECTION = "--speculative-use-rejection-sampling"
 SETTINGS = {
-    "plain": {"temperature": 1.0},
+    "spread": {"temperature": 1.6, "top_k": 8},  # the trained model is so sure at 1.0 that little could differ
     "cut": {"temperature": 1.6, "top_k": 6, "top_p": 0.5},
-    "penalised": {"temperature": 1.0, "frequency_penalty": 1.5, "repetition_penalty": 1.5},
+    "penalised": {"temperature": 1.6, "top_k": 8, "repetition_penalty": 1.8},
 }
-UNSEEDED = {"min-p": {"temperature": 1.0, "min_p": 0.3}}  # beside seeds the engine's own sampler refuses it
+UNSEEDED = {"min-p": {"temperature": 1.6, "min_p": 0.3}}  # beside seeds the engine's own sampler refuses it
 PENALTIES = {
     "frequency": {"frequency_penalty": 1.5},
     "presence": {"presence_penalty": 1.5},
     "repetition": {"repetition_penalty": 1.8},
 }
+VERIFY = "sglang.srt.speculative.eagle_utils.eagle_sample"
 EACH, LONG = 8, 24  # answers to each of fifteen prompts, tokens of each
 
 
@@ -82,15 +89,31 @@ class Engine:
         """Greedy answers, in one batch with sampled ones."""
         wanted = [{"temperature": 0, "max_new_tokens": 24, "ignore_eos": True, **(asked or {})}] * len(prompts)
         wanted += [{"temperature": 1.0, "max_new_tokens": 24, "ignore_eos": True}] * len(among)
-        return self.generate({"text": [*prompts, *among]}, wanted)[: len(prompts)]
+        name = f"greedy, {len(among)} sampled, {asked}"
+        if name not in self.kept:
+            self.kept[name] = self.generate({"text": [*prompts, *among]}, wanted)[: len(prompts)]
+        return self.kept[name]
 
 
 @contextmanager
-def running(nursery: Nursery, folder: Path, *more: str, **shape: int) -> Iterator[Engine]:
+def running(
+    nursery: Nursery, folder: Path, *more: str, planted: str = "", left_out: str = "", **shape: int
+) -> Iterator[Engine]:
+    """`planted`: a hook around the verify, beside the patches; `left_out`: a patch that the engine does without."""
     folder.mkdir(parents=True, exist_ok=True)
     port, log = free_engine_port(), folder / "engine.log"
     argv = arguments(port, "--max-total-tokens", "32768", "--max-running-requests", "128", *more, **shape)
-    pid = nursery.spawn(argv, patched(folder), log)
+    environment = patched(folder)
+    if planted or left_out:
+        every = read_patches(patches_folder(shipped("patches"), "0.5.23"))
+        hooks = [
+            each
+            for each in resolve(choose_patches(every, family=Family.DEEPSEEK, rehearsal=True))
+            if each.patch != left_out
+        ]
+        hooks += [hook(folder, VERIFY, planted)] if planted else []
+        Path(environment[LIST_VARIABLE]).write_bytes(encode_list(tuple(hooks)))
+    pid = nursery.spawn(argv, environment, log)
     try:
         wait_ready(port, lambda: nursery.exit_code(pid), log)
         yield Engine(port, seeded=SEEDED in more)
@@ -142,6 +165,25 @@ def likeliest(network: Network, prompt: list[int], answers: list[list[int]]) -> 
     return float((hits - top.values).sum()), float((top.values * (1 - top.values)).sum())
 
 
+def compared(alone: Engine, speculating: Engine, name: str) -> Report:
+    expected, found = alone.answers(name), speculating.answers(name)
+    report = compare_samples(*([Completion(output_ids=tuple(ids)) for ids in answers] for answers in (expected, found)))
+    print(name, report.sentence(), *((row.name, round(row.distance, 3), round(row.bound, 3)) for row in report.rows))  # noqa: T201 - the figures
+    return report
+
+
+def assert_one_law(alone: Engine, speculating: Engine, name: str) -> None:
+    report = compared(alone, speculating, name)
+    assert report.is_within_bounds, report.sentence()
+    assert speculating.accepted > ANSWERS / 4, (
+        "hardly a draft was accepted: this compared two engines that do not speculate"
+    )
+    assert len({tuple(answer) for answer in speculating.answers(name)}) > 1, (
+        "an engine that commits argmax gives one answer"
+    )
+
+
+@pytest.mark.matrix
 def test_min_p_has_one_law(nursery: Nursery, tmp_path: Path) -> None:
     """Without seeds: beside them the engine's own sampler, which draws the first token, asserts that nobody asks for it."""
     # First in the file: the nursery keeps two engines at a time, and the other tests share theirs.
@@ -150,6 +192,25 @@ def test_min_p_has_one_law(nursery: Nursery, tmp_path: Path) -> None:
         running(nursery, tmp_path / "drafting") as drafting,
     ):
         assert_one_law(alone, drafting, "min-p")
+
+
+@pytest.mark.matrix
+def test_the_whole_target_behind_a_refused_draft_is_seen(alone: Engine, nursery: Nursery, tmp_path: Path) -> None:
+    with running(nursery, tmp_path, SEEDED, REJECTION, planted=FULL_P) as engine:
+        assert not compared(alone, engine, "spread").is_within_bounds
+
+
+@pytest.mark.matrix
+def test_an_engine_without_whole_sampling_is_seen(alone: Engine, nursery: Nursery, tmp_path: Path) -> None:
+    with running(nursery, tmp_path, SEEDED, left_out="whole-sampling") as engine:
+        within = {name: compared(alone, engine, name).is_within_bounds for name in SETTINGS}
+        differ = {
+            name: sum(map(ne, engine.greedy(PROMPTS, asked=asked), alone.greedy(PROMPTS, asked=asked)))
+            for name, asked in PENALTIES.items()
+        }
+    print(f"greedy answers that differ, of {len(PROMPTS)}: {differ}")  # noqa: T201 - the figures
+    assert within == {"spread": True, "cut": False, "penalised": False}
+    assert all(differ.values())
 
 
 def test_the_likeliest_token_comes_as_often_as_the_target_says(speculating: Engine, model: Path) -> None:
@@ -164,17 +225,6 @@ def test_the_likeliest_token_comes_as_often_as_the_target_says(speculating: Engi
     deviations = beyond / math.sqrt(variance)
     print(f"{len(given) * (LONG - 1)} tokens: the likeliest came {deviations:+.2f} standard deviations too often")  # noqa: T201 - the figure
     assert abs(deviations) < 4
-
-
-def assert_one_law(alone: Engine, speculating: Engine, name: str) -> None:
-    expected, found = alone.answers(name), speculating.answers(name)
-    report = compare_samples(*([Completion(output_ids=tuple(ids)) for ids in answers] for answers in (expected, found)))
-    print(name, report.sentence(), *((row.name, round(row.distance, 3), round(row.bound, 3)) for row in report.rows))  # noqa: T201 - the figures
-    assert report.is_within_bounds, report.sentence()
-    assert speculating.accepted > ANSWERS / 4, (
-        "hardly a draft was accepted: this compared two engines that do not speculate"
-    )
-    assert len({tuple(answer) for answer in found}) > 1, "an engine that commits argmax gives one answer"
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -197,10 +247,10 @@ def test_greedy_answers_are_token_equal_alone_and_among_sampled_ones(alone: Engi
 
 def test_a_seed_gives_its_answer_again_whoever_is_beside_it(speculating: Engine) -> None:
     if not speculating.seeded:
-        first, second = (speculating.sample(SETTINGS["plain"], range(64)) for _ in range(2))
+        first, second = (speculating.sample(SETTINGS["spread"], range(64)) for _ in range(2))
         assert first != second
         return
     seeds = list(range(ANSWERS - 1, -1, -29))
-    again = speculating.sample(SETTINGS["plain"], seeds)
-    assert again == [speculating.answers("plain")[seed] for seed in seeds]
+    again = speculating.sample(SETTINGS["spread"], seeds)
+    assert again == [speculating.answers("spread")[seed] for seed in seeds]
     assert len({tuple(answer) for answer in again}) > 1
