@@ -165,6 +165,22 @@ def likeliest(network: Network, prompt: list[int], answers: list[list[int]]) -> 
     return float((hits - top.values).sum()), float((top.values * (1 - top.values)).sum())
 
 
+def deviations(speculating: Engine, model: Path) -> float:
+    """By how many standard deviations the likeliest token came too often, over long answers to many prompts."""
+    network, tokenizer = read_checkpoint(model), read_tokenizer(model)
+    prompts = [token_ids(tokenizer, prompt) for prompt in read_prompts(model, per_bucket=3)]
+    given = [prompt for prompt in prompts for _ in range(EACH)]
+    found = speculating.generate(
+        {"input_ids": given}, speculating.wanted({"temperature": 1.0}, range(len(given)), LONG)
+    )
+    sums = [likeliest(network, prompt, found[i * EACH : (i + 1) * EACH]) for i, prompt in enumerate(prompts)]
+    beyond, variance = (sum(parts) for parts in zip(*sums, strict=True))
+    print(  # noqa: T201 - the figure
+        f"{len(given) * (LONG - 1)} tokens: the likeliest came {beyond / math.sqrt(variance):+.2f} standard deviations too often"
+    )
+    return beyond / math.sqrt(variance)
+
+
 def compared(alone: Engine, speculating: Engine, name: str) -> Report:
     expected, found = alone.answers(name), speculating.answers(name)
     report = compare_samples(*([Completion(output_ids=tuple(ids)) for ids in answers] for answers in (expected, found)))
@@ -195,9 +211,9 @@ def test_min_p_has_one_law(nursery: Nursery, tmp_path: Path) -> None:
 
 
 @pytest.mark.matrix
-def test_the_whole_target_behind_a_refused_draft_is_seen(alone: Engine, nursery: Nursery, tmp_path: Path) -> None:
+def test_the_whole_target_behind_a_refused_draft_is_seen(nursery: Nursery, tmp_path: Path, model: Path) -> None:
     with running(nursery, tmp_path, SEEDED, REJECTION, planted=FULL_P) as engine:
-        assert not compared(alone, engine, "spread").is_within_bounds
+        assert deviations(engine, model) > 4
 
 
 @pytest.mark.matrix
@@ -214,17 +230,7 @@ def test_an_engine_without_whole_sampling_is_seen(alone: Engine, nursery: Nurser
 
 
 def test_the_likeliest_token_comes_as_often_as_the_target_says(speculating: Engine, model: Path) -> None:
-    network, tokenizer = read_checkpoint(model), read_tokenizer(model)
-    prompts = [token_ids(tokenizer, prompt) for prompt in read_prompts(model, per_bucket=3)]
-    given = [prompt for prompt in prompts for _ in range(EACH)]
-    found = speculating.generate(
-        {"input_ids": given}, speculating.wanted({"temperature": 1.0}, range(len(given)), LONG)
-    )
-    sums = [likeliest(network, prompt, found[i * EACH : (i + 1) * EACH]) for i, prompt in enumerate(prompts)]
-    beyond, variance = (sum(parts) for parts in zip(*sums, strict=True))
-    deviations = beyond / math.sqrt(variance)
-    print(f"{len(given) * (LONG - 1)} tokens: the likeliest came {deviations:+.2f} standard deviations too often")  # noqa: T201 - the figure
-    assert abs(deviations) < 4
+    assert abs(deviations(speculating, model)) < 4
 
 
 @pytest.mark.parametrize("name", SETTINGS)
