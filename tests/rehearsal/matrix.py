@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import requests
@@ -34,8 +35,9 @@ DROPPED_AFTER = 5  # tokens of a stream that is then dropped
 ANSWERS, SHORT = 512, 4  # sampled answers of one setting, tokens of each
 SETTINGS: Mapping[str, Mapping[str, float]] = {
     "sampled": {"temperature": 1.6, "top_k": 8},  # a trained model is so sure at 1.0 that little could differ
-    "sampled, penalised": {"temperature": 1.6, "top_k": 8, "repetition_penalty": 1.8},
+    "sampled, cut": {"temperature": 1.6, "top_k": 6, "top_p": 0.5},
 }
+PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.5, "frequency_penalty": 0.5}
 
 
 @cache
@@ -59,15 +61,19 @@ class Reference:
     """What the target answers alone, one prompt at a time."""
 
     greedy: list[Completion]  # with log-probabilities
+    penalised: list[Completion]  # as well
     sampled: dict[str, list[Completion]] = field(default_factory=dict)
 
 
 def reference_of(engine: Engine, settings: Sequence[str] = tuple(SETTINGS)) -> Reference:
     """From an engine that does not speculate."""
     assert engine.shape.num_steps == 0
-    greedy = asyncio.run(_greedy(engine, together=1, with_logprobs=True))
+    greedy, penalised = (
+        [said.completion for said in asyncio.run(_greedy(engine, together=1, with_logprobs=True, penalties=penalties))]
+        for penalties in ({}, PENALTIES)
+    )
     samples = {name: asyncio.run(_samples(engine, name)) for name in settings}
-    return Reference([answer.completion for answer in greedy], samples)
+    return Reference(greedy, penalised, samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +97,11 @@ class _Said:
     cached_tokens: int
 
 
-async def _greedy(engine: Engine, *, together: int, with_logprobs: bool = False) -> list[_Said]:
+async def _greedy(
+    engine: Engine, *, together: int, with_logprobs: bool = False, penalties: Mapping[str, float] = MappingProxyType({})
+) -> list[_Said]:
     gate = asyncio.Semaphore(together)
-    wanted = {"sampling_params": {"temperature": 0, "max_new_tokens": TOKENS}}
+    wanted = {"sampling_params": {"temperature": 0, "max_new_tokens": TOKENS, **penalties}}
     more = {"return_logprob": True, "top_logprobs_num": 8, "logprob_start_len": -1} if with_logprobs else {}
     async with EngineClient(engine.address) as asked:
 
@@ -189,6 +197,21 @@ def cancelled_cell(engine: Engine, reference: Reference) -> Row:
     return _with_faults(row, leak)
 
 
+def penalised_cell(engine: Engine, reference: Reference) -> Row:
+    """Penalties move the greedy choice at once where they count, so equal tokens say more of them than samples do."""
+    began, cpu = time.perf_counter(), engine.cpu_seconds()
+    said = asyncio.run(_greedy(engine, together=TOGETHER, penalties=PENALTIES))
+    seconds, cpu = time.perf_counter() - began, engine.cpu_seconds() - cpu
+    report = compare_all(
+        reference.penalised, [each.completion for each in said], tolerance_nats=TOLERANCE_NATS["float32"]
+    )
+    return Row(
+        cell="greedy, penalised", tokens=report.compared_tokens, near_ties=report.count(Kind.NEAR_TIE),
+        differences=report.count(Kind.DIFFERENT), seconds=seconds, cpu_seconds=cpu,
+        faults=() if report.is_lossless else (report.sentence(),),
+    )  # fmt: skip
+
+
 def sampled_cell(engine: Engine, reference: Reference, setting: str) -> Row:
     began, cpu = time.perf_counter(), engine.cpu_seconds()
     found = asyncio.run(_samples(engine, setting))
@@ -221,6 +244,7 @@ def cells(engine: Engine, reference: Reference, *, settings: Sequence[str] = tup
     if engine.shape.layout != "attention-dp":  # there the second time may be another rank's
         yield hit_cell(engine, reference)
     yield cancelled_cell(engine, reference)
+    yield penalised_cell(engine, reference)
     for setting in settings:
         yield sampled_cell(engine, reference, setting)
 

@@ -86,6 +86,7 @@ class Plant:
     family: str
     hook: tuple[str, str] | None = None  # target, source
     model: Callable[[Path, Path], Path] | None = None
+    without: str = ""  # a patch that is left out
     rejection: bool = False
     red: frozenset[str]
     because: str
@@ -111,5 +112,11 @@ PLANTS = {
         because="rounds",
     ),
     "eh-proj-halves-swapped": Plant(family="deepseek_v3", model=swapped_halves, red=GREEDY, because="rounds"),
+    "penalties-on-one-side-only": Plant(  # the engine's own verify: what a round accepts does not count
+        family="deepseek_v3",
+        without="whole-sampling",
+        red=frozenset({"greedy, penalised"}),
+        because="part from the target",
+    ),
     "pre-projection-halves-swapped": Plant(family="gemma4_dense", model=swapped_halves, red=GREEDY, because="rounds"),
 }

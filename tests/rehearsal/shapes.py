@@ -86,12 +86,13 @@ def started(
     *,
     model: Path | None = None,
     planted: Sequence[HandedHook] = (),
+    without: str = "",
 ) -> Iterator[Engine]:
-    """`model`: a copy of the target's folder; `planted`: hooks that break something."""
+    """`model`: a copy of the target's folder; `planted`: hooks that break something; `without`: a patch that is left out."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = patched(folder, family.patches)
-    if planted:
-        every = read_patches(patches_folder(shipped("patches"), "0.5.23"))
+    if planted or without:
+        every = [patch for patch in read_patches(patches_folder(shipped("patches"), "0.5.23")) if patch.id != without]
         hooks = resolve(choose_patches(every, family=family.patches, rehearsal=True))
         (folder / "patches.json").write_bytes(encode_list((*hooks, *planted)))
     if shape.layout != "tp1":

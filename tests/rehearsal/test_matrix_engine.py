@@ -146,7 +146,7 @@ def test_a_planted_fault_turns_its_cells_red(
     planted = [hook(tmp_path, *plant.hook)] if plant.hook else []
     model = plant.model(family.folder, tmp_path) if plant.model else None
     target = reference(plant.family)
-    with started(nursery, tmp_path, family, shape, model=model, planted=planted) as engine:
+    with started(nursery, tmp_path, family, shape, model=model, planted=planted, without=plant.without) as engine:
         found = faults(plant.family, shape, cells(engine, target))
     for cell in plant.red:
         assert any(plant.because in fault for fault in found[cell]), found
