@@ -2,7 +2,7 @@
 
 The engine turns names into algorithms late (upper case, NEXTN into EAGLE, either into FROZEN_KV_MTP before a Gemma 4 assistant), and
 DeepSeek V4's own check runs before that. Read in SGLang 0.5.23: `arg_groups/speculative_hook.py`, `arg_groups/deepseek_v4_hook.py`,
-`speculative/adaptive_spec_params.py`. What `REFUSED_BY_ENGINE` names is compared with its resolver by
+`speculative/adaptive_spec_params.py`, `managers/scheduler.py`. What `REFUSED_BY_ENGINE` names is compared with its resolver by
 `tests/planning/rules/test_engine_agrees.py`.
 """
 
@@ -31,6 +31,7 @@ _ALGORITHM, _STEPS, _TOPK, _WIDTH = (
     "speculative_num_draft_tokens",
 )
 _SPEC_V2 = "SGLANG_ENABLE_SPEC_V2"
+_SPARSE_HEAD = "SGLANG_EMBEDDINGS_SPARSE_HEAD"
 _CHAIN_ONLY_FROM, _CHAIN_ONLY_TO = (
     (0, 5, 5),
     (0, 5, 9),
@@ -156,6 +157,27 @@ def tree_in_spec_v2(situation: Situation) -> Iterator[Finding]:
         )
 
 
+def assistant_without_overlap(situation: Situation) -> Iterator[Finding]:
+    """Read in 0.5.23 (`Scheduler.run_batch`, `FrozenKVMTPWorkerV2.forward_batch_generation`), seen on a CPU, where a patch mends it.
+
+    Pipeline stages and multiplexing need the schedule off as well: the first are refused with an assistant, the second asks for the flag.
+    """
+    if resolved.algorithm_of(situation) != "FROZEN_KV_MTP" or situation.site.gpu == "cpu":
+        return
+    asked = situation.arguments
+    hands_over = (
+        "without it the scheduler hands pp_proxy_tensors to the worker of a Gemma 4 assistant, which takes none"
+    )
+    why = f"{hands_over}: the first prompt ends the engine"
+    if asked.disable_overlap_schedule:
+        found = "switches the overlap schedule off"
+        remedy = "Leave it out, and multiplexing with it." if asked.enable_pdmux else "Leave it out."
+        yield refuse("algorithm.assistant-overlap", "disable_overlap_schedule", found, why, remedy)
+    elif _SPARSE_HEAD in situation.environment:
+        found = "is set, and the engine switches the overlap schedule off for it"
+        yield refuse("algorithm.assistant-overlap", _SPARSE_HEAD, found, why, "Unset the variable.")
+
+
 RULES = (
     known_algorithm,
     v4_algorithm,
@@ -165,5 +187,6 @@ RULES = (
     adaptive,
     adaptive_steps,
     tree_in_spec_v2,
+    assistant_without_overlap,
     without_algorithm,
 )

@@ -1,9 +1,16 @@
+import dataclasses
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.planning.plan import make_plan
 from spec_toolkit.planning.rules import algorithm
+from spec_toolkit.recipe.catalogue import find_recipe
+from spec_toolkit.recipe.load import load_recipe
 from tests.planning.rules.launches import ASSISTANT, GEMMA, V3, V4, launch, said
 
 _CHAIN = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
@@ -161,3 +168,79 @@ def test_blocks_are_drafted_on_gpus(name: str | None, found: int) -> None:
     assert said(algorithm.blocks_on_cpu(launch(speculative_algorithm=name, device="cpu"))) == expected
     assert said(algorithm.blocks_on_cpu(launch(speculative_algorithm=name, gpu="cpu"))) == expected
     assert not said(algorithm.blocks_on_cpu(launch(speculative_algorithm=name, gpu="h200")))
+
+
+_ASSISTED = {**_CHAIN, "speculative_algorithm": "NEXTN", "draft": ASSISTANT}
+_PLAIN = {"disable_overlap_schedule": True}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "asked", "where"),
+    [
+        pytest.param(GEMMA, {**_ASSISTED, **_PLAIN, "gpu": "h200"}, "disable_overlap_schedule", id="an-assistant"),
+        pytest.param(GEMMA, {**_ASSISTED, **_PLAIN}, "disable_overlap_schedule", id="on-a-gpu-that-nobody-named"),
+        pytest.param(
+            GEMMA,
+            {**_ASSISTED, **_PLAIN, "speculative_algorithm": "frozen_kv_mtp"},
+            "disable_overlap_schedule",
+            id="by-its-own-name",
+        ),
+        pytest.param(
+            GEMMA,
+            {**_CHAIN, **_PLAIN, "speculative_draft_model_path": "google/gemma-4-31B-it-assistant"},
+            "disable_overlap_schedule",
+            id="told-by-its-path",
+        ),
+        pytest.param(
+            GEMMA, {**_ASSISTED, **_PLAIN, "device": "cpu"}, "disable_overlap_schedule", id="a-cpu-without-our-patch"
+        ),
+        pytest.param(
+            GEMMA,
+            {**_ASSISTED, "env": {"SGLANG_EMBEDDINGS_SPARSE_HEAD": ""}},
+            "SGLANG_EMBEDDINGS_SPARSE_HEAD",
+            id="by-a-variable",
+        ),
+        pytest.param(GEMMA, {**_ASSISTED, "gpu": "h200"}, None, id="near-miss-overlap-on"),
+        pytest.param(GEMMA, {**_ASSISTED, **_PLAIN, "gpu": "cpu"}, None, id="near-miss-a-rehearsal"),
+        pytest.param(GEMMA, {**_PLAIN, "gpu": "h200"}, None, id="near-miss-no-draft"),
+        pytest.param(GEMMA, {**_CHAIN, **_PLAIN, "gpu": "h200"}, None, id="near-miss-no-assistant"),
+        pytest.param(
+            GEMMA, {**_ASSISTED, **_PLAIN, "speculative_algorithm": "NGRAM"}, None, id="near-miss-another-drafter"
+        ),
+        pytest.param(V3, {**_CHAIN, **_PLAIN, "gpu": "h200"}, None, id="near-miss-a-head-of-deepseeks"),
+    ],
+)
+def test_an_assistant_needs_the_overlap_schedule(architecture: str, asked: dict[str, Any], where: str | None) -> None:
+    expected = [("algorithm.assistant-overlap", "refuse", where)] if where else []
+    assert said(algorithm.assistant_without_overlap(launch(architecture, **asked))) == expected
+
+
+@pytest.mark.parametrize(("multiplexed", "remedy"), [(True, "Leave it out, and multiplexing"), (None, "Leave it out.")])
+def test_multiplexing_which_needs_the_schedule_off_is_to_go_as_well(multiplexed: bool | None, remedy: str) -> None:
+    given = launch(GEMMA, **_ASSISTED, **_PLAIN, enable_pdmux=multiplexed)
+    assert [f.remedy.startswith(remedy) for f in algorithm.assistant_without_overlap(given)] == [True]
+
+
+@pytest.mark.parametrize(("name", "found"), [("gemma4_31b_h200", 1), ("gemma4_dense_cpu", 0), ("deepseek_v3_h200", 0)])
+def test_a_recipe_without_overlap_is_refused_at_its_own_key(name: str, found: int) -> None:
+    loaded = load_recipe(find_recipe(name))
+    without = replace(loaded.recipe, engine=replace(loaded.recipe.engine, overlap=False))
+    plan = make_plan(dataclasses.replace(loaded, recipe=without), load_tables())
+    refused = [f for f in plan.findings if f.rule == "algorithm.assistant-overlap"]
+    assert len(refused) == found
+    assert all("engine.overlap" in f.where for f in refused)
+    assert plan.may_launch is not bool(found)
+
+
+@pytest.mark.engine
+def test_the_engine_still_hands_over_what_the_assistants_worker_does_not_take() -> None:
+    """The day this fails, the rule has to be read again, and the patch `cpu-frozen-kv-schedule` with it."""
+    srt = Path(find_spec("sglang").origin).parent / "srt"
+    worker = (srt / "speculative" / "frozen_kv_mtp_worker_v2.py").read_text("utf-8")
+    scheduler = (srt / "managers" / "scheduler.py").read_text("utf-8")
+    overrides = (srt / "arg_groups" / "overrides.py").read_text("utf-8")
+    assert "pp_proxy_tensors" not in worker
+    assert (
+        "self.model_worker.forward_batch_generation(\n                            batch, pp_proxy_tensors" in scheduler
+    )
+    assert "if envs.SGLANG_EMBEDDINGS_SPARSE_HEAD.is_set():" in overrides
