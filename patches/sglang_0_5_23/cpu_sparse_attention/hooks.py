@@ -52,13 +52,13 @@ def select_positions(  # noqa: PLR0913, PLR0917 - the engine's signature
 ) -> torch.Tensor | None:
     """In place of Indexer.forward_native, which the engine leaves undone. x [tokens, hidden], q_lora [tokens, rank]."""
     from sgl_kernel.selection import NO_POSITION, select_positions_cpu  # noqa: PLC0415 - the rehearsal's, found when a scheduler runs
-    from sglang.srt.model_executor.forward_context import get_attn_backend, get_token_to_kv_pool  # noqa: PLC0415 - as above
 
-    if (
-        forward_batch.forward_mode.is_idle()
-    ):  # beside a busy rank: its rows are nobody's, and what was planned is an earlier batch's
+    # Beside a busy rank: its rows are nobody's, and what was planned is an earlier batch's.
+    if forward_batch.forward_mode.is_idle():
         nothing = torch.full((x.shape[0], indexer.index_topk), NO_POSITION, dtype=torch.int32)
         return nothing if return_indices else None
+    from sglang.srt.model_executor.forward_context import get_attn_backend, get_token_to_kv_pool  # noqa: PLC0415 - as above
+
     queries, keys = _rotated(indexer, x, q_lora, positions)
     weights = torch.nn.functional.linear(x.float(), indexer.weights_proj.weight.float())
     weights = weights * indexer.n_heads**-0.5 * indexer.softmax_scale
