@@ -1,3 +1,6 @@
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,7 +12,8 @@ from tiny_models.optimise import Stage
 from tiny_models.prompts import read_tokenizer
 from torch import Tensor
 
-from tests.rehearsal.gemma_models import seeded, target_folder
+from spec_toolkit.shipped import rehearsal
+from tests.rehearsal.gemma_models import assistant_folder, seeded, target_folder
 
 SHORT = Schedule(
     target=Stage(name="target", steps=2, learning_rate=3e-3),
@@ -70,3 +74,18 @@ def test_experts_begin_almost_silent_on_a_trained_target() -> None:
 def test_a_pair_of_another_kind_is_no_beginning() -> None:
     with pytest.raises(ValueError, match="not of one kind"):
         begin_as(seeded("gemma4_dense"), seeded("gemma4_moe"))
+
+
+@pytest.mark.slow
+def test_the_cards_command_makes_the_shipped_pair_again(tmp_path: Path) -> None:
+    """The one Gemma 4 that is a copy and no training: it begins as the shipped dense pair without being told."""
+    out = tmp_path / "out"
+    program = rehearsal() / "training" / "train.py"
+    subprocess.run([sys.executable, program, "gemma4_unified", out], check=True, capture_output=True)
+    for made, shipped in (
+        (out, target_folder("gemma4_unified")),
+        (tmp_path / "out_assistant", assistant_folder("gemma4_unified")),
+    ):
+        for file in made.iterdir():
+            assert file.read_bytes() == (shipped / file.name).read_bytes(), file
+        assert (made / "model.safetensors").is_file()

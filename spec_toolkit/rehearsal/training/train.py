@@ -1,7 +1,7 @@
 """Train a tiny model on generated text and write it as a checkpoint the engine loads: python train.py FAMILY OUT.
 
 A Gemma 4 is two checkpoints: its assistant is written to the folder beside, OUT_assistant. The sparse ones (DeepSeek V3.2, GLM-5.x)
-start from the tiny DeepSeek-V3, whose tokenizer they share.
+start from the tiny DeepSeek-V3, whose tokenizer they share; Gemma 4's of the kinds of 26B-A4B and 12B from the tiny dense pair.
 One thread, so that sums are taken in one order whatever the machine. Needs torch, safetensors and tokenizers; no engine, no network, no GPU.
 """
 
@@ -36,7 +36,10 @@ from tokenizers import Tokenizer
 SEED = 0
 TOKENIZER_DOCUMENTS = 200  # per bucket
 HELD_OUT_PROMPTS = 24  # per bucket
-DEEPSEEK_V3 = Path(__file__).resolve().parents[1] / "models" / "deepseek_v3_tiny"
+MODELS = Path(__file__).resolve().parents[1] / "models"
+DEEPSEEK_V3 = MODELS / "deepseek_v3_tiny"
+GEMMA4_DENSE = MODELS / "gemma4_dense_tiny"
+BEGINS_DENSE = frozenset({"gemma4_moe", "gemma4_unified"})  # as the trained dense pair
 
 Say = Callable[[str], None]
 
@@ -98,7 +101,7 @@ def main() -> None:
     parser.add_argument(
         "--start-from",
         type=Path,
-        help="for gemma4_moe and gemma4_unified: a trained gemma4_dense, its assistant beside it",
+        help="of a Gemma 4: a trained gemma4_dense, its assistant beside it; default for gemma4_moe and gemma4_unified: the shipped one",
     )
     arguments = parser.parse_args()
     start = time.monotonic()
@@ -116,7 +119,8 @@ def main() -> None:
     elif arguments.family in SPARSE_FAMILIES:
         folders = train_sparse(arguments.family, arguments.out, random, say)
     else:
-        folders = train_gemma4(arguments.family, arguments.out, arguments.start_from, random, say)
+        start_from = arguments.start_from or (GEMMA4_DENSE if arguments.family in BEGINS_DENSE else None)
+        folders = train_gemma4(arguments.family, arguments.out, start_from, random, say)
     for folder in folders:
         weights = folder / "model.safetensors"
         say(f"{weights.stat().st_size / 1e6:.2f} MB in {weights}")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+
 from patches.sglang_0_5_23.cpu_sparse_attention import hooks
 
 TOPK = 5
