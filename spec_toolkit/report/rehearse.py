@@ -6,6 +6,8 @@ from spec_toolkit.prove.rehearse.record import Rehearsal
 from spec_toolkit.prove.rehearse.run import Step
 from spec_toolkit.terms import LOSSY
 
+_WHOLE_SAMPLING = "whole-sampling"
+
 
 def step_line(step: Step) -> str:
     return f"{step.seconds:7.1f} s  {step.text}"
@@ -18,10 +20,12 @@ def page(found: Rehearsal) -> str:
         f"  draft     {found.draft}{_steps(found)}",
         f"  engines   imported in {found.import_seconds:.0f} s; started in {_starts(found)}",
     ]
-    if found.unlike:
-        head.append(f"  unlike    {found.unlike}")
-    blocks = [
-        head,
+    blocks = [head]
+    if found.troubles:
+        blocks.append(
+            ["The speculating engines did not do what was asked", *(f"  {t.sentence}" for t in found.troubles)]
+        )
+    blocks += [
         ["Greedy, against the target alone one at a time", *_greedy(found)],
         [f"Sampled{_temperature(found)}, as distributions", *_sampled(found)],
     ]
@@ -31,13 +35,17 @@ def page(found: Rehearsal) -> str:
         )
     if found.settings:
         blocks.append(["Not as the recipe has it", *_settings(found)])
+    if found.added_patches:
+        blocks.append(["Patches of the engine that a deployment of the recipe does not have", *_patches(found)])
     blocks.append(["Not exercised", *(f"  {each}" for each in found.not_exercised)])
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
 def _verdict(found: Rehearsal) -> str:
-    if not found.passed:
+    if not all(each.passed for each in found.greedy) or (found.sampled and not found.sampled.passed):
         return "NOT LOSSLESS"
+    if found.troubles:
+        return "PROVES NOTHING (the engine did not do what was asked)"
     return "greedy answers equal" if LOSSY in found.labels else "lossless"
 
 
@@ -70,7 +78,7 @@ def _sampled(found: Rehearsal) -> Iterator[str]:
 
 
 def _buckets(found: Rehearsal) -> Iterator[str]:
-    yield f"  {'bucket':8} {'prompts':>7} {'tokens':>7} {'rounds':>7} {'emitted length':>15} {'8 at a time':>12}   accepted where all before it are, by position"
+    yield f"  {'bucket':8} {'prompts':>7} {'tokens':>7} {'rounds':>7} {'emitted length':>15} {f'{found.together} at a time':>12}   accepted where all before it are, by position"
     for each in found.buckets:
         yield (
             f"  {each.alone.bucket:8} {each.alone.prompts:7} {each.alone.emitted_tokens:7} {each.alone.rounds:7} "
@@ -91,3 +99,17 @@ def _settings(found: Rehearsal) -> Iterator[str]:
     width = max(len(each.key) for each in found.settings)
     for each in found.settings:
         yield f"  {each.key:<{width}}  {each.production} -> {each.rehearsed}: {each.why}"
+
+
+def _patches(found: Rehearsal) -> Iterator[str]:
+    others = [each for each in found.added_patches if each != _WHOLE_SAMPLING]
+    if len(others) < len(found.added_patches):
+        yield (
+            f"  {_WHOLE_SAMPLING}: gives the verify the law that the engine without drafts samples from. Without it min_p, penalties and "
+            "top_k with top_p differ from"
+        )
+        yield (
+            "  autoregressive; a deployment has it where engine.patches names it (spec_toolkit/rehearsal/README.md, Sampling)"
+        )
+    if others:
+        yield f"  {', '.join(others)}"

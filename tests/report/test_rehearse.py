@@ -5,7 +5,7 @@ import json
 from msgspec.structs import replace
 
 from spec_toolkit.prove.buckets import BucketRow
-from spec_toolkit.prove.rehearse.record import Bucket, Greedy, Rehearsal, Sampled, SampledPlace, Started
+from spec_toolkit.prove.rehearse.record import Bucket, Greedy, Rehearsal, Sampled, SampledPlace, Started, Trouble
 from spec_toolkit.prove.rehearse.settings import Setting
 from spec_toolkit.report import said
 from spec_toolkit.report.rehearse import page
@@ -33,9 +33,11 @@ FOUND = Rehearsal(
     draft="mtp, 3 steps, topk 1, target_only",
     model="rehearsal:deepseek_v3_tiny",
     stands_for="deepseek-ai/DeepSeek-V3-0324, DeepseekV3ForCausalLM",
-    unlike="",
     steps=(0, 1, 3),
     settings=(Setting(key="hardware.layout.tp", production="8", rehearsed="2", why="two ranks have to agree"),),
+    added_patches=("cpu-plain-rope", "cpu-sampling", "whole-sampling"),
+    troubles=(),
+    together=8,
     engines=(Started(name="target alone", ranks=1, speculates=False, seconds=2.0, argv=("--model-path", "tiny")),),
     greedy=(SAME, replace(SAME, what="2 ranks (TP), 8 at a time", ranks=2, concurrency=8, seconds=21.3)),
     sampled=Sampled(
@@ -77,6 +79,11 @@ What drafts earned, of the tiny model and its prompts  [rehearsal]
 Not as the recipe has it
   hardware.layout.tp  8 -> 2: two ranks have to agree
 
+Patches of the engine that a deployment of the recipe does not have
+  whole-sampling: gives the verify the law that the engine without drafts samples from. Without it min_p, penalties and top_k with top_p differ from
+  autoregressive; a deployment has it where engine.patches names it (spec_toolkit/rehearsal/README.md, Sampling)
+  cpu-plain-rope, cpu-sampling
+
 Not exercised
   kernels of H200
   speed"""
@@ -102,8 +109,23 @@ def test_without_drafts_and_under_a_lossy_rule_nothing_is_sampled_and_the_page_s
     assert lossy.startswith("deepseek_v3_h200 [lossy, rehearsal]: greedy answers equal at toy size")
 
 
-def test_what_the_tiny_model_is_not_is_said_where_there_is_something() -> None:
-    assert "  unlike    the dense one" in page(replace(FOUND, unlike="the dense one"))
+def test_a_draft_that_faulted_stands_in_the_first_line_although_every_answer_is_right() -> None:
+    sentence = "speculating, rank 0.0, one at a time: its draft faulted (draft 1); last: draft: OSError: no"
+    trouble = Trouble(
+        engine="speculating", after="one at a time", rank="0.0", faults=(("draft", 1),), sentence=sentence
+    )
+    text = page(replace(FOUND, troubles=(trouble,), passed=False))
+    assert text.startswith("deepseek_v3_h200 [rehearsal]: PROVES NOTHING (the engine did not do what was asked)")
+    assert f"did not do what was asked\n  {sentence}\n" in text
+    differs = replace(SAME, differences=3, passed=False)
+    assert "]: NOT LOSSLESS" in page(replace(FOUND, greedy=(differs,), troubles=(trouble,), passed=False))
+
+
+def test_what_whole_sampling_is_for_is_said_only_where_the_rehearsal_added_it() -> None:
+    without = page(replace(FOUND, added_patches=("cpu-plain-rope",)))
+    assert "does not have\n  cpu-plain-rope\n" in without
+    assert "whole-sampling" not in without
+    assert "Patches of the engine" not in page(replace(FOUND, added_patches=()))
 
 
 def test_the_record_holds_all_that_the_page_shows() -> None:

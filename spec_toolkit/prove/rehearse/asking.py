@@ -1,24 +1,25 @@
-"""What a rehearsal asks each of its engines. Asks engines."""
+"""What a rehearsal asks each of its engines, and what their ranks say then. Asks engines."""
 
 import asyncio
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.engine.names import Rounds
+from spec_toolkit.engine.ranks import RankState
 from spec_toolkit.errors import ActError, EngineError
 from spec_toolkit.prove.lossless import Completion, collect
 from spec_toolkit.prove.sampling import PLACES, collect_samples
 from spec_toolkit.terms import KnobMode, mode_at
 
 TOKENS = 48  # of a greedy answer
-TOGETHER = 8  # requests at a time, beside one
+TOGETHER = 8  # requests at a time, beside one; fewer where the recipe's cap is lower
 SAMPLES = 384
 TEMPERATURE = 1.0
 _LAST_PLACE = max(offset for place in PLACES for offset in place)
-_SAMPLED_TOGETHER = 64
+SAMPLED_TOGETHER = 64  # as above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,33 +27,52 @@ class Questions:
     """The prompts of one rehearsal, as token ids."""
 
     buckets: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]  # name, prompts
+    most: int = SAMPLED_TOGETHER  # requests that run at once, by the recipe's cap
+
+    @property
+    def together(self) -> int:
+        return min(TOGETHER, self.most)
 
     @property
     def prompts(self) -> list[tuple[int, ...]]:
         return [prompt for _, prompts in self.buckets for prompt in prompts]
 
-    def of(self, indices: Sequence[int]) -> list[tuple[int, ...]]:
-        prompts = self.prompts
-        return [prompts[index] for index in indices]
-
     @property
     def few(self) -> list[int]:
-        """Indices of prompts of every bucket: one batch."""
+        """Indices of prompts of every bucket: one batch, or as many as the cap makes of it."""
         everyone = len(self.prompts)
         return list(range(0, everyone, math.ceil(everyone / TOGETHER)))
 
 
 @dataclass(frozen=True, slots=True)
+class InForce:
+    """What an engine was last told."""
+
+    epoch: int = 0  # 0: as it started
+    steps: int | None = None  # None: it cannot be told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """Some of one engine's, and the seconds they took."""
 
     said: list[Completion]
     seconds: float
+    indices: Sequence[int] = ()  # of the prompts they answer, one each; empty: samples of one
+    told: InForce = field(default_factory=InForce)
+    ranks: tuple[RankState, ...] = ()  # read when the last had come; empty for an engine without a knob
+
+    @property
+    def is_faulty(self) -> bool:
+        return any(rank.draft_faults or rank.last_fault for rank in self.ranks)
 
     def by_bucket(self, questions: Questions) -> list[list[Rounds]]:
         """How those were made, a list for each bucket; answers without a round of verification are left out."""
-        left = iter(self.said)
-        counted = [[next(left).made for _ in prompts] for _, prompts in questions.buckets]
+        made = {index: one.made for index, one in zip(self.indices, self.said, strict=True)}
+        counted, first = [], 0
+        for _, prompts in questions.buckets:
+            counted.append([made.get(index) for index in range(first, first + len(prompts))])
+            first += len(prompts)
         return [[made for made in bucket if made is not None and made.rounds] for bucket in counted]
 
 
@@ -63,41 +83,53 @@ class Heard:
     alone: Answers
     together: Answers | None = None
     lower: tuple[tuple[int, Answers], ...] = ()  # by step count, with fewer steps than all: of the few
+    told: InForce = field(default_factory=InForce)  # after all of them
 
 
 async def ask_target(address: str, questions: Questions, *, together: bool) -> Heard:
     """The autoregressive engine's answers, with the log-probabilities that a difference is judged by."""
     async with EngineClient(address) as engine:
-        alone = await _greedy(engine, questions.prompts, 1, with_logprobs=True)
-        return Heard(alone, await _greedy(engine, questions.prompts, TOGETHER) if together else None)
+        asked = _Asked(engine, questions)
+        alone = await asked.greedy(asked.every, 1, with_logprobs=True)
+        return Heard(alone, await asked.greedy(asked.every, questions.together) if together else None)
 
 
 async def ask_drafting(address: str, questions: Questions, *, key: str, steps: Sequence[int] = ()) -> Heard:
-    """`steps`: those the engine can be set to, ascending; all but the last are tried too. EngineError where it does not speculate."""
+    """`steps`: those the engine can be set to, ascending; all but the last are tried too. EngineError where it does not speculate.
+
+    After a fault of the draft no fewer steps are tried: the engine has left the drafts out by itself, and takes no other count.
+    """
+    lower = []
     async with EngineClient(address, admin_key=key) as engine:
-        alone = await _greedy(engine, questions.prompts, 1)
-        beside = await _greedy(engine, questions.prompts, TOGETHER)
-        lower = []
-        for epoch, count in enumerate(reversed(steps[:-1]), start=1):
-            await _set(engine, epoch, count, steps[-1])
-            lower.append((count, await _greedy(engine, questions.of(questions.few), TOGETHER)))
-        if lower:
-            await _set(engine, len(steps), steps[-1], steps[-1])
+        asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
+        alone = await asked.greedy(asked.every, 1)
+        last = beside = await asked.greedy(asked.every, questions.together)
+        for count in reversed(steps[:-1]):
+            if last.is_faulty:
+                break
+            await asked.set(count, steps[-1])
+            last = await asked.greedy(questions.few, questions.together)
+            lower.append((count, last))
+        if lower and not last.is_faulty:
+            await asked.set(steps[-1], steps[-1])
     _speculated(alone, beside)
-    return Heard(alone, beside, tuple(lower))
+    return Heard(alone, beside, tuple(lower), asked.told)
 
 
-async def ask_ranks(address: str, questions: Questions, *, drafts: bool) -> Heard:
+async def ask_ranks(address: str, questions: Questions, *, drafts: bool, steps: Sequence[int] = ()) -> Heard:
     """An engine of several ranks, which is slow on few cores: one at a time only the few."""
     async with EngineClient(address) as engine:
-        alone = await _greedy(engine, questions.of(questions.few), 1)
-        beside = await _greedy(engine, questions.prompts, TOGETHER)
+        asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
+        alone = await asked.greedy(questions.few, 1)
+        beside = await asked.greedy(asked.every, questions.together)
     if drafts:
         _speculated(alone, beside)
     return Heard(alone, beside)
 
 
 def _speculated(*heard: Answers) -> None:
+    if any(answers.is_faulty for answers in heard):
+        return  # which the page tells, with the fault
     said = [one for answers in heard for one in answers.said]
     if not sum(one.made.rounds or 0 for one in said if one.made):
         raise EngineError.of(
@@ -118,23 +150,24 @@ async def ask_both(
     )
 
 
-async def sample(addresses: Sequence[str], prompt: Sequence[int]) -> list[Answers]:
-    """Sampled answers of each engine, at a time."""
+async def sample(engines: Sequence[tuple[str, InForce]], questions: Questions, index: int) -> list[Answers]:
+    """Sampled answers of each engine (its address, what it was last told) to the prompt of that index, at a time."""
 
-    async def one(address: str) -> Answers:
+    async def one(address: str, told: InForce) -> Answers:
         began = time.monotonic()
         async with EngineClient(address) as engine:
             said = await collect_samples(
                 engine,
-                prompt,
+                questions.prompts[index],
                 count=SAMPLES,
                 max_new_tokens=_LAST_PLACE + 1,
                 params={"temperature": TEMPERATURE},
-                concurrency=_SAMPLED_TOGETHER,
+                concurrency=min(SAMPLED_TOGETHER, questions.most),
             )
-        return Answers(said, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            return Answers(said=said, seconds=seconds, told=told, ranks=await engine.ranks())
 
-    return list(await asyncio.gather(*(one(address) for address in addresses)))
+    return list(await asyncio.gather(*(one(*engine) for engine in engines)))
 
 
 def least_sure(references: Sequence[Completion]) -> int:
@@ -148,20 +181,44 @@ def least_sure(references: Sequence[Completion]) -> int:
     return max(range(len(references)), key=lambda index: doubt(references[index]))
 
 
-async def _set(engine: EngineClient, epoch: int, steps: int, most: int) -> None:
-    mode = KnobMode[mode_at(steps, most).name]
-    if not await engine.command(epoch=epoch, mode=mode, steps=steps):
-        raise ActError.of(
-            "act.not-taken",
-            "the speculating engine",
-            f"did not take {steps} draft steps",
-            remedy="See runbooks/act-not-taken.md.",
+@dataclass(slots=True)
+class _Asked:
+    """An engine and what it was last told."""
+
+    engine: EngineClient
+    questions: Questions
+    told: InForce = field(default_factory=InForce)
+
+    @property
+    def every(self) -> range:
+        return range(len(self.questions.prompts))
+
+    async def greedy(self, indices: Sequence[int], concurrency: int, *, with_logprobs: bool = False) -> Answers:
+        prompts = self.questions.prompts
+        began = time.monotonic()
+        said = await collect(
+            self.engine,
+            [prompts[index] for index in indices],
+            max_new_tokens=TOKENS,
+            concurrency=concurrency,
+            with_logprobs=with_logprobs,
         )
+        seconds = time.monotonic() - began
+        ranks = await self.engine.ranks()
+        return Answers(said=said, seconds=seconds, indices=indices, told=self.told, ranks=ranks)
 
-
-async def _greedy(
-    engine: EngineClient, prompts: Sequence[Sequence[int]], concurrency: int, *, with_logprobs: bool = False
-) -> Answers:
-    began = time.monotonic()
-    said = await collect(engine, prompts, max_new_tokens=TOKENS, concurrency=concurrency, with_logprobs=with_logprobs)
-    return Answers(said, time.monotonic() - began)
+    async def set(self, steps: int, most: int) -> None:
+        """ActError where not every rank has it in force."""
+        epoch = self.told.epoch + 1
+        taken = await self.engine.command(epoch=epoch, mode=KnobMode[mode_at(steps, most).name], steps=steps)
+        ranks = await self.engine.ranks()
+        others = [rank for rank in ranks if (rank.epoch, rank.steps) != (epoch, steps)]
+        if not taken or others or not ranks:
+            said = ", ".join(f"rank {r.dp}.{r.rank}: {r.steps} steps, {r.last.name.lower()}" for r in others[:4])
+            raise ActError.of(
+                "act.not-taken",
+                "the speculating engine",
+                f"asked for {steps} draft steps; {said or 'refused' if ranks else 'no rank answers for a knob'}",
+                remedy="See runbooks/act-not-taken.md.",
+            )
+        self.told = InForce(epoch, steps)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, compare_all
-from spec_toolkit.prove.rehearse.asking import TEMPERATURE, TOGETHER, Answers, Heard, Questions
+from spec_toolkit.prove.rehearse.asking import TEMPERATURE, Answers, Heard, Questions
 from spec_toolkit.prove.rehearse.ready import Ready
 from spec_toolkit.prove.rehearse.record import (
     Bucket,
@@ -12,15 +12,18 @@ from spec_toolkit.prove.rehearse.record import (
     Rehearsal,
     Sampled,
     Started,
+    Trouble,
     accepted_by_position,
     bucket_of,
     greedy_of,
     sampled_of,
 )
 from spec_toolkit.prove.rehearse.scope import not_exercised
+from spec_toolkit.prove.rehearse.watched import troubles
 from spec_toolkit.prove.sampling import compare_samples
 from spec_toolkit.recipe.page import draft_words
 
+ISOLATE_DRAFT_FAULTS = "isolate-draft-faults"  # the patch with which ranks count them
 _TOLERANCE = TOLERANCE_NATS["float32"]
 
 
@@ -40,6 +43,7 @@ class Engines:
 def make_record(ready: Ready, questions: Questions, heard: Engines) -> Rehearsal:
     plan = ready.alone.plan
     greedy, sampled = tuple(_greedy(ready, questions, heard)), _sampled(heard.samples)
+    trouble = tuple(_troubles(ready, questions, heard))
     drafting = heard.drafting
     return Rehearsal(
         name=ready.production.name,
@@ -49,24 +53,25 @@ def make_record(ready: Ready, questions: Questions, heard: Engines) -> Rehearsal
         draft=draft_words(plan.recipe.draft),
         model=plan.recipe.target.model,
         stands_for=f"{ready.production.situation.target.name}, {ready.tiny.architecture}" if ready.tiny else "itself",
-        unlike=ready.tiny.unlike if ready.tiny else "",
         steps=plan.steps,
         settings=ready.settings,
+        added_patches=ready.added_patches,
         engines=tuple(heard.started),
+        troubles=trouble,
+        together=questions.together,
         greedy=greedy,
         sampled=sampled,
         buckets=_buckets(questions, drafting) if drafting else (),
         accepted=accepted_by_position([one.made for one in drafting.alone.said if one.made]) if drafting else (),
-        not_exercised=not_exercised(ready.production, ready.tiny),
+        not_exercised=not_exercised(ready.production, ready.tiny, samples=ready.samples),
         import_seconds=heard.import_seconds,
         seconds=heard.seconds,
-        passed=all(each.passed for each in greedy) and (sampled is None or sampled.passed),
+        passed=not trouble and all(each.passed for each in greedy) and (sampled is None or sampled.passed),
     )
 
 
 def _greedy(ready: Ready, questions: Questions, heard: Engines) -> Iterator[Greedy]:
     """Every engine's answers against the target's own, one at a time and several at a time; then with fewer steps."""
-    references, few = heard.target.alone.said, questions.few
     steps = ready.alone.plan.recipe.draft.num_steps if ready.drafts else None
     layout = ready.ranks.plan.recipe.hardware.layout if ready.ranks else None
     one_rank = heard.drafting or heard.target
@@ -75,19 +80,47 @@ def _greedy(ready: Ready, questions: Questions, heard: Engines) -> Iterator[Gree
         kind = "attention DP" if layout.dp_attention else "TP"
         ways.append((f"{layout.tp} ranks ({kind}), ", layout.tp, heard.several))
     for where, ranks, engine in ways:
-        for concurrency, answers in ((1, engine.alone), (TOGETHER, engine.together)):
-            if answers is None or answers is heard.target.alone:
-                continue
-            some = few if len(answers.said) == len(few) else range(len(references))
-            report = compare_all([references[i] for i in some], answers.said, tolerance_nats=_TOLERANCE)
-            what = where + ("one at a time" if concurrency == 1 else f"{concurrency} at a time")
-            yield greedy_of(
-                report, what=what, concurrency=concurrency, ranks=ranks, steps=steps, seconds=answers.seconds
-            )
-    for count, answers in one_rank.lower:
-        report = compare_all([references[i] for i in few], answers.said, tolerance_nats=_TOLERANCE)
-        what = f"{TOGETHER} at a time, " + (f"{count} steps" if count > 1 else "1 step" if count else "no drafts")
-        yield greedy_of(report, what=what, concurrency=TOGETHER, ranks=1, steps=count, seconds=answers.seconds)
+        for what, concurrency, answers in _sets(questions, engine):
+            if answers is not heard.target.alone:
+                yield _against(heard, answers, what=where + what, concurrency=concurrency, ranks=ranks, steps=steps)
+    for what, count, answers in _lower(questions, one_rank):
+        yield _against(heard, answers, what=what, concurrency=questions.together, ranks=1, steps=count)
+
+
+def _sets(questions: Questions, engine: Heard) -> Iterator[tuple[str, int, Answers]]:
+    """What they are, how many at a time, the answers."""
+    yield "one at a time", 1, engine.alone
+    if engine.together is not None:
+        yield f"{questions.together} at a time", questions.together, engine.together
+
+
+def _lower(questions: Questions, engine: Heard) -> Iterator[tuple[str, int, Answers]]:
+    """What they are, with how many steps, the answers."""
+    for count, answers in engine.lower:
+        steps = f"{count} steps" if count > 1 else "1 step" if count else "no drafts"
+        yield f"{questions.together} at a time, {steps}", count, answers
+
+
+def _against(  # noqa: PLR0913 - where the answers come from
+    heard: Engines, answers: Answers, *, what: str, concurrency: int, ranks: int, steps: int | None
+) -> Greedy:
+    references = [heard.target.alone.said[index] for index in answers.indices]
+    report = compare_all(references, answers.said, tolerance_nats=_TOLERANCE)
+    return greedy_of(report, what=what, concurrency=concurrency, ranks=ranks, steps=steps, seconds=answers.seconds)
+
+
+def _troubles(ready: Ready, questions: Questions, heard: Engines) -> Iterator[Trouble]:
+    """Of the engines that speculate, in the order in which they were asked."""
+    for name, prepared, engine, samples in (
+        ("speculating", ready.alone, heard.drafting, heard.samples[1:]),
+        (ready.name_of_ranks, ready.ranks, heard.several if ready.drafts else None, []),
+    ):
+        if prepared is None or engine is None:
+            continue
+        counts = bool(prepared.plan.steps) and ISOLATE_DRAFT_FAULTS in {patch.id for patch in prepared.patches}
+        every = [(what, answers) for what, _, answers in (*_sets(questions, engine), *_lower(questions, engine))]
+        every += [("sampled", answers) for answers in samples]
+        yield from troubles(name, every, counts_faults=counts)
 
 
 def _sampled(samples: Sequence[Answers]) -> Sampled | None:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 
 from spec_toolkit.errors import Finding, Verdict
-from spec_toolkit.launch.prepare import Prepared, prepare_loaded
+from spec_toolkit.facts.known import load_tables
+from spec_toolkit.launch.planned import read_target
+from spec_toolkit.launch.prepare import Prepared, patches_of, prepare_loaded
 from spec_toolkit.planning.plan import Plan
 from spec_toolkit.prove.rehearse.settings import Setting, at_toy_size
 from spec_toolkit.prove.rehearse.tiny import Tiny, tiny_for
@@ -23,10 +25,17 @@ class Ready:
     settings: tuple[Setting, ...]
     alone: Prepared  # on one rank
     ranks: Prepared | None  # on several, where the recipe has them
+    added_patches: tuple[str, ...]  # ids of those that the recipe's deployment does not have
 
     @property
     def drafts(self) -> bool:
         return self.alone.plan.recipe.draft.method is not Method.NONE
+
+    @property
+    def name_of_ranks(self) -> str:
+        """Of the engine on several."""
+        tp = self.ranks.plan.recipe.hardware.layout.tp if self.ranks else 1
+        return f"{tp} ranks" if self.drafts else f"target on {tp} ranks"
 
     @property
     def samples(self) -> bool:
@@ -46,13 +55,18 @@ def make_ready(loaded: LoadedRecipe, production: Plan) -> Ready:
     recipe = production.recipe  # a draft that a cap has planned away is not rehearsed
     tiny = None if recipe.is_rehearsal else tiny_for(production.situation.target, recipe.draft, tiny_models())
     small = at_toy_size(recipe, tiny)
+    alone = _prepared(loaded, small.alone)
+    ranks = _prepared(loaded, small.ranks) if small.ranks else None
+    deployed = {patch.id for patch in patches_of(production, load_tables(), read_target(loaded))}
+    used = {patch.id for one in (alone, ranks) if one for patch in one.patches}
     return Ready(
         loaded=loaded,
         production=production,
         tiny=tiny,
         settings=small.changed,
-        alone=_prepared(loaded, small.alone),
-        ranks=_prepared(loaded, small.ranks) if small.ranks else None,
+        alone=alone,
+        ranks=ranks,
+        added_patches=tuple(sorted(used - deployed)),
     )
 
 

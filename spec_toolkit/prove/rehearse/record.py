@@ -56,11 +56,21 @@ class Sampled(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class Trouble(Struct, frozen=True, kw_only=True):
+    """Why an engine's answers prove nothing, right as they may be: it did not do what it was rehearsed for."""
+
+    engine: str
+    after: str  # which answers had come when it was seen first
+    rank: str  # "0.1": data-parallel rank, rank; empty: of no one rank
+    faults: tuple[tuple[str, int], ...]  # of the draft: where they were caught, how many
+    sentence: str
+
+
 class Bucket(Struct, frozen=True, kw_only=True):
     """One kind of prompt."""
 
     alone: BucketRow  # one request at a time
-    together: BucketRow  # eight at a time
+    together: BucketRow  # several at a time
     accepted: tuple[float, ...]  # by position: accepted, of the rounds in which all before it were
 
 
@@ -72,10 +82,12 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
     draft: str  # in words
     model: str
     stands_for: str
-    unlike: str  # where the tiny model is not quite of the target's architecture; empty: it is
     steps: tuple[int, ...]  # step counts the engine could be set to; it ran at the last
     settings: tuple[Setting, ...]
+    added_patches: tuple[str, ...]  # ids of those that the recipe's deployment does not have
     engines: tuple[Started, ...]
+    troubles: tuple[Trouble, ...]
+    together: int  # requests at a time, where several are
     greedy: tuple[Greedy, ...]
     sampled: Sampled | None  # None: nothing is drafted, or the rule is a lossy one
     buckets: tuple[Bucket, ...]  # empty where nothing is drafted
@@ -83,7 +95,7 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
     not_exercised: tuple[str, ...]
     import_seconds: float
     seconds: float  # the whole rehearsal
-    passed: bool  # no greedy answer differs where the target is sure, and no sampled place is out of bounds
+    passed: bool  # no greedy answer differs where the target is sure, no sampled place is out of bounds, and there is no trouble
 
 
 def greedy_of(  # noqa: PLR0913 - where the answers come from

@@ -102,7 +102,8 @@ def _questions(ready: Ready, per_bucket: int) -> Questions:
         buckets=tuple(
             (bucket, tuple(tuple(tokenizer.encode(row.prompt).ids) for row in rows[:per_bucket]))
             for bucket, rows in read_held_out(folder).items()
-        )
+        ),
+        most=ready.alone.plan.recipe.limits.max_running_requests,
     )
 
 
@@ -144,23 +145,23 @@ def _on_one_rank(stage: _Stage, ready: Ready, questions: Questions) -> Engines:
             heard = Engines(*both)
             stage.tell("greedy answers")
             if ready.samples:
-                prompt = questions.prompts[least_sure(heard.target.alone.said)]
-                heard.samples = asyncio.run(sample([first.address, second.address], prompt))
+                asked = [(first.address, heard.target.told), (second.address, both[1].told)]
+                heard.samples = asyncio.run(sample(asked, questions, least_sure(heard.target.alone.said)))
                 stage.tell("sampled answers")
             return heard
     with stage.engines(target) as (first,):
         heard = Engines(target=asyncio.run(ask_target(first.address, questions, together=False)))
-        prompt = questions.prompts[least_sure(heard.target.alone.said)]
+        index = least_sure(heard.target.alone.said)
         if ready.samples:
-            heard.samples = asyncio.run(sample([first.address], prompt))
+            heard.samples = asyncio.run(sample([(first.address, heard.target.told)], questions, index))
     with stage.engines(drafting) as (second,):
         heard.drafting = asyncio.run(ask_drafting(second.address, questions, key=stage.key, steps=steps))
         if ready.samples:
-            heard.samples += asyncio.run(sample([second.address], prompt))
+            heard.samples += asyncio.run(sample([(second.address, heard.drafting.told)], questions, index))
     return heard
 
 
 def _on_ranks(stage: _Stage, ready: Ready, ranks: Prepared, questions: Questions) -> Heard:
-    name = "two ranks" if ready.drafts else "target on two ranks"
-    with stage.engines((name, ranks, ready.drafts)) as (engine,):
-        return asyncio.run(ask_ranks(engine.address, questions, drafts=ready.drafts))
+    steps = ranks.plan.steps if ready.drafts else ()
+    with stage.engines((ready.name_of_ranks, ranks, ready.drafts)) as (engine,):
+        return asyncio.run(ask_ranks(engine.address, questions, drafts=ready.drafts, steps=steps))

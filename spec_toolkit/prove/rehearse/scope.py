@@ -8,13 +8,14 @@ from spec_toolkit.prove.rehearse.settings import RANKS
 from spec_toolkit.prove.rehearse.tiny import Tiny
 
 
-def not_exercised(production: Plan, tiny: Tiny | None) -> tuple[str, ...]:
+def not_exercised(production: Plan, tiny: Tiny | None, *, samples: bool) -> tuple[str, ...]:
     """Sentences; every one of them is somebody else's to prove, and most need the GPU."""
     return (
         *_kernels(production),
         *_graphs(production),
         *_weights(production),
-        *_ranks(production),
+        *_ranks(production, tiny),
+        *_sampling(samples=samples),
         *_rest(production, tiny),
     )
 
@@ -63,17 +64,24 @@ def _weights(plan: Plan) -> Iterator[str]:
         yield f"arithmetic in bf16, and {kv or 'bf16'} KV: near-ties are wider there"
 
 
-def _ranks(plan: Plan) -> Iterator[str]:
+def _ranks(plan: Plan, tiny: Tiny | None) -> Iterator[str]:
     hardware, layout = plan.recipe.hardware, plan.recipe.hardware.layout
-    if layout.tp > RANKS:
+    if layout.tp > RANKS and tiny is not None:
         dp = f" with attention DP {layout.dp}" if layout.dp_attention else ""
         yield f"{layout.tp} ranks{dp} and their links: two ran, over gloo"
+    if layout.tp > 1:
+        yield "sampled answers and fewer steps on several ranks: those were compared greedily, with all their steps"
     if layout.moe_a2a_backend:
         yield f"{layout.moe_a2a_backend}: all-to-all between experts"
     if layout.ep > 1:
         yield f"expert parallelism over {layout.ep} ranks"
     if hardware.nodes > 1:
         yield f"{hardware.nodes} nodes and the network between them"
+
+
+def _sampling(*, samples: bool) -> Iterator[str]:
+    if samples:
+        yield "top-k, top-p, min-p, penalties and seeds: of all that a request can set for sampling, only a temperature was"
 
 
 def _rest(plan: Plan, tiny: Tiny | None) -> Iterator[str]:
@@ -83,4 +91,5 @@ def _rest(plan: Plan, tiny: Tiny | None) -> Iterator[str]:
             f"memory, and {limits.max_running_requests:,} requests of up to {limits.context_tokens:,} tokens at a time; "
             "the checkpoint's own tokenizer and template"
         )
+    yield "supervisor, gateway and sidecar: no policy moved an engine, and none was replaced under its streams"
     yield "acceptance, break-even and speed of any real model: what is printed here is the tiny model's"

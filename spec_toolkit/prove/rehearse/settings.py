@@ -35,6 +35,7 @@ KEPT = frozenset({
 SAID = frozenset({"summary", "source", "evidence"})
 
 _GPU_KERNELS = "kernels of GPUs; the CPU engine has reference kernels in their place"
+_ALL_TO_ALL = "all-to-all needs GPUs; ranks exchange through gloo"
 _MEMORY = "no memory of a GPU is divided here"
 WHY = {
     "target.model": "a tiny trained model of the same architecture",
@@ -44,7 +45,7 @@ WHY = {
     "draft.model": "the tiny target's own assistant",
     "draft.revision": "pins the production draft",
     "draft.moe_runner_backend": _GPU_KERNELS,
-    "draft.moe_a2a_backend": "as hardware.layout.moe_a2a_backend",
+    "draft.moe_a2a_backend": _ALL_TO_ALL,
     "hardware.gpu": "no GPU is needed",
     "hardware.count": "no GPU is needed",
     "hardware.nodes": "one machine",
@@ -52,7 +53,7 @@ WHY = {
     "hardware.layout.dp": "two attention ranks stand for many; replicas without it share nothing but a front",
     "hardware.layout.ep": "experts lie with their tensor-parallel ranks",
     "hardware.layout.dp_lm_head": "not tried on the CPU engine",
-    "hardware.layout.moe_a2a_backend": "all-to-all needs GPUs; ranks exchange through gloo",
+    "hardware.layout.moe_a2a_backend": _ALL_TO_ALL,
     "engine.image": "the engine is this environment's",
     "engine.dtype": "greedy answers are compared token by token: no bfloat16 near-ties",
     "engine.attention_backend": "the backend SGLang has for CPUs",
@@ -62,7 +63,7 @@ WHY = {
     "engine.chunked_prefill_tokens": _MEMORY,
     "engine.extra_args": "flags outside a recipe's keys may mean what a CPU does not have; speculative ones are kept",
     "graphs.decode_batch_sizes": "no CUDA graph is captured",
-    "limits.max_running_requests": "batches of 1, 8 and 64 are asked for",
+    "limits.max_running_requests": f"no more than {_REQUESTS} are asked at a time",
     "limits.context_tokens": "the tiny model's positions",
     "limits.kv_pool_tokens": "room for what is asked",
     "limits.memory_fraction": _MEMORY,

@@ -15,8 +15,6 @@ from spec_toolkit.terms import Method
 _PREFIX = "rehearsal:"
 _SAME = "same"
 _ASSISTANT = "_assistant"
-_UNIFIED = "gemma4_unified_tiny"
-_DENSE = "gemma4_dense_tiny"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,6 @@ class Tiny:
     target: str  # as a recipe names it: rehearsal:<name>
     draft: str  # 'same' or rehearsal:<name>
     architecture: str  # what it is a tiny one of, as checkpoints name it
-    unlike: str = ""  # where it is not quite the target's architecture: what is missing, a sentence
 
     @property
     def name(self) -> str:
@@ -36,13 +33,6 @@ class Tiny:
 def tiny_for(model: Model, draft: Draft, there: AbstractSet[str]) -> Tiny:
     """`there`: the tiny models on this machine. FactsError where none stands for the target or for its draft."""
     name = _named(model)
-    unlike = ""
-    if name == _UNIFIED and name not in there:
-        name = _DENSE
-        unlike = (
-            f"{model.architecture} is rehearsed as the dense Gemma 4: the language model's layers are of the same kinds, "
-            "the unified class around them and its image and audio embedding are not exercised."
-        )
     beside = _draft_of(name, draft)
     for each in (name, *(() if beside == _SAME else (beside,))):
         if each not in there:
@@ -57,7 +47,6 @@ def tiny_for(model: Model, draft: Draft, there: AbstractSet[str]) -> Tiny:
         target=_PREFIX + name,
         draft=beside if beside == _SAME else _PREFIX + beside,
         architecture=model.architecture or "",
-        unlike=unlike,
     )
 
 
@@ -72,11 +61,11 @@ def _named(model: Model) -> str:
             shares = shape.attention.shared_in_draft or shape.attention.indexer_layers < shape.layers
             return "glm52_tiny" if shares else "glm51_tiny"
         case "Gemma4UnifiedForConditionalGeneration":
-            return _UNIFIED
+            return "gemma4_unified_tiny"
         case "Gemma4ForConditionalGeneration" if shape is not None:
             if shape.experts is not None:
                 return "gemma4_moe_tiny"
-            return "gemma4_e2b_tiny" if shape.per_layer_embedding else _DENSE
+            return "gemma4_e2b_tiny" if shape.per_layer_embedding else "gemma4_dense_tiny"
     raise _none_stands_for(model)
 
 

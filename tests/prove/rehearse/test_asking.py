@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from spec_toolkit.engine.names import Rounds
@@ -20,15 +22,25 @@ def questions(*sizes: int) -> Questions:
 
 
 def test_answers_are_dealt_back_to_their_buckets_in_order() -> None:
-    answers = Answers([answer(rounds=n) for n in (1, 2, 3, 4, 5)], 0.0)
+    answers = Answers(said=[answer(rounds=n) for n in (1, 2, 3, 4, 5)], seconds=0.0, indices=range(5))
     counted = [[made.rounds for made in bucket] for bucket in answers.by_bucket(questions(2, 3))]
     assert counted == [[1, 2], [3, 4, 5]]
 
 
 def test_an_answer_without_a_round_of_verification_counts_for_no_bucket() -> None:
     """It ended with the token that the prefill gives."""
-    answers = Answers([answer(rounds=None), answer(rounds=0), answer(rounds=2)], 0.0)
+    answers = Answers(said=[answer(rounds=n) for n in (None, 0, 2)], seconds=0.0, indices=range(3))
     assert [[made.rounds for made in bucket] for bucket in answers.by_bucket(questions(2, 1))] == [[], [2]]
+
+
+def test_answers_to_some_of_the_prompts_are_dealt_by_their_indices() -> None:
+    answers = Answers(said=[answer(rounds=n) for n in (7, 8)], seconds=0.0, indices=(1, 4))
+    assert [[made.rounds for made in bucket] for bucket in answers.by_bucket(questions(2, 3))] == [[7], [8]]
+
+
+@pytest.mark.parametrize(("cap", "together"), [(1, 1), (4, 4), (8, 8), (64, 8)])
+def test_no_more_are_asked_at_a_time_than_the_recipe_lets_run(cap: int, together: int) -> None:
+    assert replace(questions(2, 3), most=cap).together == together
 
 
 @pytest.mark.parametrize(("per_bucket", "count"), [(1, 5), (2, 5), (4, 7), (24, 8)])

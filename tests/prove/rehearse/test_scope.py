@@ -12,7 +12,7 @@ TINY = Tiny(target="rehearsal:deepseek_v3_tiny", draft="same", architecture="Dee
 
 def listed(name: str) -> str:
     _, plan = plan_recipe(find_recipe(name))
-    return "\n".join(not_exercised(plan, None if name.startswith("rehearsal/") else TINY))
+    return "\n".join(not_exercised(plan, None if name.startswith("rehearsal/") else TINY, samples=True))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def listed(name: str) -> str:
     [
         pytest.param(
             "deepseek_v3_h200",
-            ("kernels of H200", "27 decode batches up to 64", "fp8 weights", "8 ranks and their links", "64 requests of up to 32,768"),
+            ("kernels of H200", "27 decode batches up to 64", "fp8 weights", "8 ranks and their links", "64 requests of up to 32,768", "fewer steps on several ranks"),
             ("sparse", "all-to-all", "attention DP", "nodes"),
             id="fp8-and-a-graph-list",
         ),
@@ -39,7 +39,7 @@ def listed(name: str) -> str:
         pytest.param(
             "gemma4_31b_h200",
             ("arithmetic in bf16, and bf16 KV",),
-            ("sparse", "scales", "ranks"),
+            ("sparse", "scales", "2 ranks"),
             id="bf16-on-two-ranks",
         ),
         pytest.param(
@@ -60,3 +60,21 @@ def test_acceptance_and_graphs_are_never_left_out() -> None:
     for name in ("deepseek_v3_h200", "gemma4_e2b_h200", "rehearsal/deepseek_v3_cpu"):
         assert "acceptance, break-even and speed" in listed(name)
         assert "CUDA graphs" in listed(name)
+
+
+def test_of_sampling_only_a_temperature_ran_and_only_where_anything_was_sampled() -> None:
+    sentence = "top-k, top-p, min-p, penalties and seeds"
+    _, plan = plan_recipe(find_recipe("deepseek_v3_h200"))
+    assert any(sentence in each for each in not_exercised(plan, TINY, samples=True))
+    assert not any(sentence in each for each in not_exercised(plan, TINY, samples=False))
+
+
+def test_who_would_move_the_engine_did_not_run() -> None:
+    assert "supervisor, gateway and sidecar" in listed("deepseek_v3_h200")
+
+
+def test_the_ranks_of_a_rehearsal_are_its_own_number() -> None:
+    """Taken as it is, however many it has: not two for many."""
+    _, plan = plan_recipe(find_recipe("deepseek_v3_h200"))
+    assert "two ran, over gloo" in "".join(not_exercised(plan, TINY, samples=True))
+    assert "two ran, over gloo" not in "".join(not_exercised(plan, None, samples=True))
