@@ -1,5 +1,7 @@
 """`spec-toolkit rehearse`."""
 
+import signal
+
 import click
 
 from spec_toolkit.launch.planned import plan_recipe
@@ -18,7 +20,7 @@ from spec_toolkit.report import said
     type=click.IntRange(1, 24),
     default=4,
     show_default=True,
-    help="Held-out prompts of each of the model's five kinds.",
+    help="Held-out prompts of each of the five kinds of prompt.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one record with every setting and launch argument, not text."
@@ -33,8 +35,11 @@ def command(recipe: str, *, per_bucket: int, as_json: bool) -> int:
     A tiny trained model of the target's architecture serves without drafts and with them, on one rank and, where the recipe has
     several, on two. Prints whether speculation changed an answer, what its drafts earned, and what such a run cannot show.
 
-    Exit 0 lossless, 1 an answer differs or the recipe is refused, 2 the file is no recipe, 3 it could not be run.
+    Takes about 1 to 5 minutes on two cores, and needs the environment that `make setup` makes.
+
+    Exit 0 lossless, 1 an answer differs, a draft faulted or the recipe is refused, 2 the file is no recipe, 3 it could not be run.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: engines first, then their folders
     loaded, plan = plan_recipe(find_recipe(recipe))
     if not plan.may_launch:
         click.echo(said.check(plan), err=True)

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from spec_toolkit.engine.patch_reports import patched
 from spec_toolkit.engine.patches import Patch, hand_over
 from spec_toolkit.errors import EngineError
 from spec_toolkit.launch.deployment import write_json, write_private
-from spec_toolkit.launch.nursery import Nursery
+from spec_toolkit.launch.nursery import Nursery, NurseryError, NurseryGoneError
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.launch.spec import LaunchSpec, Place, steps_config, to_launch
 from spec_toolkit.launch.start import locate
@@ -90,8 +90,11 @@ def forked(nursery: Nursery, folder: Path, spec: LaunchSpec, *more: str, name: s
     pid = nursery.spawn([*spec.command[2:], *more], {**unset, **spec.set_environment}, log)
     try:
         yield Forked(name=name, spec=spec, pid=pid, folder=folder, began=began)
-    finally:
-        _end(nursery, pid)
+    except BaseException:
+        with suppress(NurseryError):  # the first error is the one to tell; the nursery ends its engines when it ends
+            _end(nursery, pid)
+        raise
+    _end(nursery, pid)
 
 
 def wait_until_ready(nursery: Nursery, engine: Forked, seconds: float = READY_SECONDS) -> float:
@@ -138,9 +141,10 @@ def _is_healthy(address: str) -> bool:
 
 
 def _end(nursery: Nursery, pid: int) -> None:
+    """NurseryError where a nursery that runs does not end it in time."""
     try:
         if nursery.exit_code(pid) is None:
             nursery.kill(pid, 9)
             nursery.wait(pid, _END_SECONDS)
-    except OSError:  # the nursery is gone, and every engine of its with it
+    except NurseryGoneError:
         return

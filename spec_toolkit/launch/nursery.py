@@ -18,16 +18,25 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from spec_toolkit.engine import names
+from spec_toolkit.engine.log import last_words
 from spec_toolkit.errors import ActError
 from spec_toolkit.shipped import rehearsal
 
 NURSERY = rehearsal() / "nursery.py"
 IMPORT_SECONDS = 480.0  # the engine's imports on a busy machine
 ANSWER_SECONDS = 15.0
+_END_SECONDS = 90.0  # all of its engines drain
+_GONE_SECONDS = 1.0  # from its socket's end to its own
+_TAIL = 40  # lines of its log
+_WORDS = 400  # characters of them
 
 
 class NurseryError(ActError):
-    """The nursery refused a request, did not answer, or did not start."""
+    """The nursery refused a request, did not answer in time, or did not start."""
+
+
+class NurseryGoneError(NurseryError):
+    """It has ended, and every engine of its with it."""
 
 
 class Nursery:
@@ -61,16 +70,13 @@ class Nursery:
                 )
             try:
                 try:
-                    _wait_until_ready(process)
+                    _wait_until_ready(process, log)
                 except BaseException:
                     process.kill()  # it has no engine yet, and would first finish its imports
                     raise
                 yield cls(process, Path(folder))
             finally:
-                try:
-                    process.communicate(timeout=90)  # closes its standard input, which ends it
-                finally:
-                    process.kill()
+                _end(process)
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str | None], log: Path) -> int:
         """Fork an engine server with launch_server's arguments; returns its pid at once."""
@@ -95,15 +101,32 @@ class Nursery:
         raise NurseryError.of("nursery.undead", f"engine {pid}", f"still runs {seconds:.0f} s after it was to end")
 
     def _ask(self, request: Mapping[str, object]) -> dict[str, int]:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(ANSWER_SECONDS)
-            connection.connect(str(self._socket))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = connection.makefile("rb").readline()
-        answer: dict[str, int] = json.loads(reply or b'{"error": "no answer"}')
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(ANSWER_SECONDS)
+                connection.connect(str(self._socket))
+                connection.sendall(json.dumps(request).encode() + b"\n")
+                reply = connection.makefile("rb").readline()
+        except TimeoutError as error:
+            found = f"did not answer a request ({request['do']}) within {ANSWER_SECONDS:g} s"
+            raise NurseryError.of("nursery.slow", "nursery", found) from error
+        except (ConnectionRefusedError, FileNotFoundError) as error:
+            raise NurseryGoneError.of("nursery.gone", "nursery", f"cannot be reached ({error})") from error
+        except OSError as error:
+            raise self._broken_off(str(error)) from error
+        if not reply:
+            raise self._broken_off("no answer")
+        answer: dict[str, int] = json.loads(reply)
         if "error" in answer:
             raise NurseryError.of("nursery.refused", "nursery", str(answer["error"]))
         return answer
+
+    def _broken_off(self, how: str) -> NurseryError:
+        try:
+            code = self.process.wait(timeout=_GONE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return NurseryError.of("nursery.refused", "nursery", f"broke off a request ({how})")
+        return NurseryGoneError.of("nursery.gone", "nursery", f"ended with exit code {code} and did not answer")
 
 
 def engine_environment(script: Path = NURSERY) -> dict[str, str]:
@@ -116,20 +139,44 @@ def engine_environment(script: Path = NURSERY) -> dict[str, str]:
     }
 
 
-def _wait_until_ready(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[str]) -> None:
+    """Closing its standard input ends it, and it its engines. Raises nothing of its own: whoever used it may have an error to tell."""
+    try:
+        process.communicate(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass  # killed below; its engines die with it
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _wait_until_ready(process: subprocess.Popen[str], log: Path | None) -> None:
     if process.stdout is None:
         raise ValueError("the nursery was started without a pipe to read")
-    watchdog = threading.Timer(IMPORT_SECONDS, process.kill)
+    began, seconds = time.monotonic(), IMPORT_SECONDS
+    watchdog = threading.Timer(seconds, process.kill)
     watchdog.start()
     try:
         for line in process.stdout:
             if line.strip() == "ready":
                 return
-        raise NurseryError.of(
-            "nursery.not-ready",
-            "CPU engine",
-            f"ended with exit code {process.wait()} before it could be forked",
-            remedy="Its own words are above; `make setup` installs what it needs",
-        )
+        code = process.wait()
     finally:
         watchdog.cancel()
+    late = time.monotonic() - began >= seconds
+    raise NurseryError.of(
+        "nursery.not-ready",
+        "CPU engine",
+        f"was not imported after {seconds:g} s" if late else f"ended with exit code {code} before it could be forked",
+        remedy=f"{_said(log)} `make setup` installs what it needs.",
+    )
+
+
+def _said(log: Path | None) -> str:
+    if log is None:
+        return "Its own words are above."
+    lines = log.read_text(errors="replace").splitlines()[-_TAIL:]
+    return f'Last words: "{last_words(lines, most=_WORDS)}" ({log}).' if lines else f"It said nothing ({log})."

@@ -44,6 +44,10 @@ class Row:
         return f"token {numbers[0]}" if len(numbers) == 1 else f"tokens {' and '.join(numbers)}"
 
     @property
+    def is_out_of_bound(self) -> bool:
+        return self.distance > self.bound
+
+    @property
     def is_within_bound(self) -> bool:
         return self.distance <= self.bound < 1  # nothing is further apart than 1: such a bound cannot be passed
 
@@ -64,7 +68,8 @@ class Report:
             return "sampled: no answers were compared; that proves nothing"
         reference, candidate = self.rows[0].samples
         rate = f"chance passes one of them once in {1 / self.false_alarms:,.0f} comparisons"
-        if any(row.bound >= 1 for row in self.rows):
+        beyond = [row for row in self.rows if row.is_out_of_bound]
+        if not beyond and not self.is_within_bounds:
             return f"sampled: {reference} and {candidate} answers are too few to tell any two laws apart; that proves nothing"
         if self.is_within_bounds:
             nearest = max(self.rows, key=lambda row: row.distance - row.bound)
@@ -72,7 +77,6 @@ class Report:
                 f"sampled: within bounds at {len(self.rows)} places ({reference} and {candidate} answers; {rate}); nearest: "
                 f"{nearest.name}, total variation {nearest.distance:.3f}, bound {nearest.bound:.3f}"
             )
-        beyond = [row for row in self.rows if not row.is_within_bound]
         return (
             f"sampled: out of bounds at {len(beyond)} of {len(self.rows)} places ({reference} and {candidate} answers; {rate}); "
             f"first: {beyond[0].name}, total variation {beyond[0].distance:.3f}, bound {beyond[0].bound:.3f}. "

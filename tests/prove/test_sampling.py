@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from spec_toolkit.prove.lossless import Completion
-from spec_toolkit.prove.sampling import PLACES, Report, compare_samples
+from spec_toolkit.prove.sampling import PLACES, Report, Row, compare_samples
 
 LAW = (0.4, 0.25, 0.15, 0.1, 0.06, 0.04)
 
@@ -103,6 +104,17 @@ def test_too_few_answers_prove_nothing() -> None:
     report = compare_samples(draw(2, 1, (1.0, 0.0)), draw(2, 1, (0.0, 1.0)))
     assert not report.is_within_bounds
     assert "too few to tell any two laws apart" in report.sentence()
+
+
+def test_a_place_out_of_bounds_is_told_although_others_could_not_tell_two_laws_apart() -> None:
+    blind = Row(place=(1,), distance=0.6, bound=1.0, samples=(8, 8))
+    seen = Row(place=(2,), distance=0.9, bound=0.5, samples=(8, 8))
+    sentence = Report(rows=(blind, seen), false_alarms=0.01).sentence()
+    assert sentence.startswith("sampled: out of bounds at 1 of 2 places (8 and 8 answers;")
+    assert "first: token 3, total variation 0.900, bound 0.500" in sentence
+    near_miss = Report(rows=(blind, replace(seen, distance=0.4)), false_alarms=0.01)
+    assert "too few to tell any two laws apart" in near_miss.sentence()
+    assert not near_miss.is_within_bounds
 
 
 def test_the_same_answers_give_the_same_report() -> None:

@@ -119,13 +119,17 @@ def using(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "moment",
+    ("moment", "number"),
     [
-        pytest.param("the engine is imported once", id="while-it-imports"),
-        pytest.param("speculating: ready", id="while-engines-answer", marks=pytest.mark.matrix),
+        pytest.param("the engine is imported once", signal.SIGINT, id="while-it-imports"),
+        pytest.param("the engine is imported once", signal.SIGTERM, id="sigterm-while-it-imports"),
+        pytest.param("speculating: ready", signal.SIGINT, id="while-engines-answer", marks=pytest.mark.matrix),
+        pytest.param("speculating: ready", signal.SIGTERM, id="sigterm-while-engines-answer", marks=pytest.mark.matrix),
     ],
 )
-def test_ctrl_c_ends_everything_and_leaves_nothing(moment: str, scratch: Path) -> None:
+def test_ctrl_c_and_sigterm_end_everything_and_leave_nothing(
+    moment: str, number: signal.Signals, scratch: Path
+) -> None:
     running = subprocess.Popen(
         **starting(PACKAGE, "deepseek_v3_h200", TMPDIR=str(scratch)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -133,7 +137,7 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(moment: str, scratch: Path) -
         for line in running.stderr:
             if moment in line:
                 break
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         _, rest = running.communicate(timeout=120)
     finally:
         running.kill()
