@@ -24,10 +24,10 @@ import torch
 
 def hook(original, self, forward_batch, *arguments, **options):
     import sgl_kernel.selection as selection
-    alone = forward_batch.input_ids.numel() == forward_batch.batch_size  # one new row a request, as a decode step has
+    several = forward_batch.forward_mode.is_target_verify()  # rows of a request, where a decode step has one
 
     def highest(scores, topk):
-        if alone:  # of equal scores the later position
+        if several:  # of equal scores the later position
             return scores.numel() - 1 - torch.sort(scores.flip(0), descending=True, stable=True).indices[:topk]
         return torch.sort(scores, descending=True, stable=True).indices[:topk]
 
@@ -103,7 +103,7 @@ PLANTS = {
         because="sampled: out of bounds",
     ),
     "ties-by-the-shape-of-the-batch": Plant(
-        family="glm52", hook=(MODEL_RUNNER, TIES_BY_SHAPE), red=frozenset({"greedy, batch 1"}), because="rounds"
+        family="glm52", hook=(MODEL_RUNNER, TIES_BY_SHAPE), red=frozenset({"greedy, batch 1"}), because="part from the target"
     ),
     "hidden-row-shifted": Plant(
         family="deepseek_v3",
