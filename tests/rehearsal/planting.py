@@ -103,7 +103,10 @@ PLANTS = {
         because="sampled: out of bounds",
     ),
     "ties-by-the-shape-of-the-batch": Plant(
-        family="glm52", hook=(MODEL_RUNNER, TIES_BY_SHAPE), red=frozenset({"greedy, batch 1"}), because="part from the target"
+        family="glm52",
+        hook=(MODEL_RUNNER, TIES_BY_SHAPE),
+        red=frozenset({"greedy, batch 1"}),
+        because="part from the target",
     ),
     "hidden-row-shifted": Plant(
         family="deepseek_v3",
