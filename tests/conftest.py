@@ -1,6 +1,10 @@
 """Shared by all rooms: one import-once parent for every test that needs the real engine, and how property tests run."""
 
+import os
 from collections.abc import Iterator
+
+# As in the Makefile: two workers whose torch takes every core each wait for one another, ten times as long as they work.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
