@@ -49,18 +49,23 @@ class Nursery:
     @classmethod
     @contextmanager
     def start(
-        cls, env: Mapping[str, str] | None = None, *, most: int = 4, script: Path = NURSERY, log: Path | None = None
+        cls,
+        env: Mapping[str, str] | None = None,
+        *,
+        most: int = 4,
+        script: Path = NURSERY,
+        home: Path | None = None,
     ) -> Iterator["Nursery"]:
         """Import the engine (half a minute) and wait until it listens; end it and every engine on leaving.
 
-        `script`: a copy of the nursery beside altered kernels, for a test that plants a fault. `log`: where it writes what it has to
-        say; standard error otherwise.
+        `script`: a copy of the nursery beside altered kernels, for a test that plants a fault. `home`: the caller's private folder
+        (0700) for its socket and `nursery.log`; without one the socket has a folder of its own and it talks to standard error.
         """
-        # Not tmp_path: a socket's path holds 107 characters.
-        with tempfile.TemporaryDirectory(prefix="nursery-", ignore_cleanup_errors=True) as folder:
+        log = home / "nursery.log" if home else None
+        with nullcontext(home) if home else _home() as folder:
             with log.open("wb") if log else nullcontext() as said:
                 process = subprocess.Popen(  # noqa: S603 - our own program
-                    [sys.executable, str(script), folder, "--most", str(most)],
+                    [sys.executable, str(script), str(folder), "--most", str(most)],
                     env={**os.environ, **engine_environment(script), **(env or {})},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -74,9 +79,10 @@ class Nursery:
                 except BaseException:
                     process.kill()  # it has no engine yet, and would first finish its imports
                     raise
-                yield cls(process, Path(folder))
+                yield cls(process, folder)
             finally:
                 _end(process)
+                (folder / "nursery.sock").unlink(missing_ok=True)  # a home may have another
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str | None], log: Path) -> int:
         """Fork an engine server with launch_server's arguments; returns its pid at once."""
@@ -137,6 +143,13 @@ def engine_environment(script: Path = NURSERY) -> dict[str, str]:
         "TORCHDYNAMO_DISABLE": "1",
         "PYTHONPATH": str(script.parent / "path"),
     }
+
+
+@contextmanager
+def _home() -> Iterator[Path]:
+    # Not a test's tmp_path: a socket's path holds 107 characters.
+    with tempfile.TemporaryDirectory(prefix="nursery-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

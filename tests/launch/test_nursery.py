@@ -43,13 +43,13 @@ else:
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    script, log = tmp_path / "nursery.py", tmp_path / "nursery.log"
+    script = tmp_path / "nursery.py"
     script.write_text(IN_ITS_PLACE)
     monkeypatch.setattr(nursery_module, "ANSWER_SECONDS", 0.3)
     monkeypatch.setattr(nursery_module, "_END_SECONDS", 0.3)
 
-    def started(does: str, *, log: Path | None = log):
-        return Nursery.start({"DOES": does}, script=script, log=log)
+    def started(does: str, *, home: Path | None = tmp_path):
+        return Nursery.start({"DOES": does}, script=script, home=home)
 
     return started
 
@@ -74,8 +74,8 @@ def test_one_that_says_nothing_is_not_given_words(start, tmp_path: Path) -> None
     assert str(tmp_path / "nursery.log") in said
 
 
-def test_without_a_log_its_words_are_on_standard_error(start, capfd: pytest.CaptureFixture[str]) -> None:
-    assert "Its own words are above. `make setup`" in not_ready(start, "ends", log=None)
+def test_without_a_home_its_words_are_on_standard_error(start, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "Its own words are above. `make setup`" in not_ready(start, "ends", home=None)
     assert "No module named 'sglang'" in capfd.readouterr().err
 
 

@@ -172,13 +172,18 @@ def test_it_bounds_its_engines_and_says_how_each_ended(nursery, tmp_path):
     assert {nursery.wait(first, 60), nursery.wait(second, 60)} == {2}
     assert "the following arguments are required: --model-path" in (tmp_path / "a.log").read_text()
 
-    running = [engine(nursery, tmp_path / n, num_steps=0)[0] for n in "cd"]
+    (idle, _, _), (asked, port, _) = (engine(nursery, tmp_path / n, num_steps=0) for n in "cd")
+    greedy(port, held_out(1)[0], tokens=4)
     with pytest.raises(NurseryError, match="2 engines run, the most allowed"):
         nursery.spawn([], {}, tmp_path / "e.log")
-    nursery.kill(running[0], signal.SIGKILL)
-    assert nursery.wait(running[0], 10) == -signal.SIGKILL
-    nursery.kill(running[1])
-    assert nursery.wait(running[1], 90) == 0
+    nursery.kill(asked)
+    assert nursery.wait(asked, 90) == 0
+    # SGLang drains by a handler that its first request brings; until then its HTTP server closes and dies of the signal.
+    nursery.kill(idle)
+    assert nursery.wait(idle, 90) == -signal.SIGTERM
+    killed, _, _ = engine(nursery, tmp_path / "f", num_steps=0)
+    nursery.kill(killed, signal.SIGKILL)
+    assert nursery.wait(killed, 10) == -signal.SIGKILL
 
 
 def outliving(family: list[psutil.Process]) -> list[psutil.Process]:

@@ -101,7 +101,9 @@ def _hook(hook: dict[str, str]) -> None:
     module, _, name = hook["target"].rpartition(".")
     holder = importlib.import_module(module)
     original, ours = getattr(holder, name), getattr(hooks, hook["function"])
-    placed = functools.partial(ours, original) if hook["type"] == "around" else ours
+    # Named as the step it stands in for: the engine looks its steps up by their names.
+    around = functools.update_wrapper(functools.partial(ours, original), original)
+    placed = around if hook["type"] == "around" else ours
     for other in [found for found in list(sys.modules.values()) if vars(found).get(name) is original]:
         setattr(other, name, placed)
 

@@ -79,7 +79,7 @@ def rehearse(ready: Ready, *, per_bucket: int, tell: Callable[[Step], None]) -> 
     questions = _questions(ready, per_bucket)
     with _folder() as folder:
         say("the engine is imported once")
-        with Nursery.start({"TMPDIR": str(folder)}, most=2, log=folder / "nursery.log") as nursery:
+        with Nursery.start({"TMPDIR": str(folder)}, most=2, home=folder) as nursery:
             imported = time.monotonic() - began
             say("imported")
             stage = _Stage(nursery, folder, say)
@@ -110,8 +110,10 @@ def _questions(ready: Ready, per_bucket: int) -> Questions:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A private one, removed at the end; where an engine failed it is kept, and the error names it."""
-    folder = Path(tempfile.mkdtemp(prefix="spec-toolkit-rehearsal-"))  # 0700
+    # Named before it is made: however soon Ctrl-C comes, it is known what to remove.
+    folder = Path(tempfile.gettempdir()) / f"spec-toolkit-rehearsal-{secrets.token_hex(8)}"
     try:
+        folder.mkdir(mode=0o700)
         yield folder
     except SpecError as error:
         raise type(error)(*(_kept(finding, folder) for finding in error.findings)) from error
