@@ -1,10 +1,9 @@
 """Sampled answers of the real engine, speculating and not: one law, compared as distributions over many short answers.
 
 Distances and bounds are prove.sampling's. Penalties are compared greedily too, token by token, where each counts at once. The other
-measure takes every token of longer answers: how often
-it is the target's likeliest, against how often p says by the direct formula (the network in torch). A draft is mostly that token,
-so whatever favours drafts shows here first; an honest engine is beyond 4 standard deviations once in sixteen thousand times.
-Seeded runs draw the same answers every time.
+measure takes every token of longer answers: how often it is the target's likeliest, against how often p says by the direct formula
+(the network in torch). A draft is mostly that token, so whatever favours drafts shows here first; an honest engine is beyond 4
+standard deviations once in sixteen thousand times. Seeded runs draw the same answers every time.
 """
 
 import json
