@@ -20,6 +20,7 @@ class TinyFamily:
     name: str
     patches: Family
     has_assistant: bool = False
+    layouts: tuple[str, ...] = ()  # of two ranks, which it is run on too
 
     @property
     def folder(self) -> Path:
@@ -45,13 +46,13 @@ class TinyFamily:
 FAMILIES = {
     family.name: family
     for family in (
-        TinyFamily(name="deepseek_v3", patches=Family.DEEPSEEK),
+        TinyFamily(name="deepseek_v3", patches=Family.DEEPSEEK, layouts=("tp2", "attention-dp")),
         TinyFamily(name="deepseek_v32", patches=Family.DEEPSEEK),
         TinyFamily(name="glm51", patches=Family.GLM5),
-        TinyFamily(name="glm52", patches=Family.GLM5),
-        TinyFamily(name="gemma4_dense", patches=Family.GEMMA4, has_assistant=True),
-        TinyFamily(name="gemma4_moe", patches=Family.GEMMA4, has_assistant=True),
-        TinyFamily(name="gemma4_e2b", patches=Family.GEMMA4, has_assistant=True),
+        TinyFamily(name="glm52", patches=Family.GLM5, layouts=("tp2", "attention-dp")),
+        TinyFamily(name="gemma4_dense", patches=Family.GEMMA4, has_assistant=True, layouts=("tp2",)),
+        TinyFamily(name="gemma4_moe", patches=Family.GEMMA4, has_assistant=True, layouts=("tp2",)),
+        TinyFamily(name="gemma4_e2b", patches=Family.GEMMA4, has_assistant=True, layouts=("tp2",)),
         TinyFamily(name="gemma4_unified", patches=Family.GEMMA4, has_assistant=True),
     )
 }

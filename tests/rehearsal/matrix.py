@@ -283,9 +283,11 @@ def settings_of(shape: Shape) -> tuple[str, ...]:
 
 
 def shapes_of(family: TinyFamily) -> Iterator[Shape]:
-    """Depth x schedule by target-only acceptance; one depth by rejection too where the family takes it."""
+    """Depth x schedule by target-only acceptance; one depth by rejection too, and on two ranks, where the family takes it."""
     for overlap in (True, False):
         for num_steps in DEPTHS:
             yield Shape(num_steps=num_steps, overlap=overlap)
         if family.takes_rejection:
             yield Shape(num_steps=SAMPLED_DEPTH, overlap=overlap, rejection=True)
+    for layout in family.layouts:
+        yield Shape(num_steps=SAMPLED_DEPTH, layout=layout)

@@ -19,7 +19,6 @@ from tests.rehearsal.families import FAMILIES, TinyFamily  # noqa: E402 - behind
 from tests.rehearsal.matrix import Row, cells, reference_of, settings_of, shapes_of  # noqa: E402 - behind the path
 from tests.rehearsal.shapes import TARGET_ALONE, Shape, started  # noqa: E402 - behind the path
 
-RANKED = ("deepseek_v3", "glm52")  # families that run on several ranks too
 HEAD = (
     "family", "layout", "overlap", "K", "cell", "tokens", "near-ties", "differences", "rounds as replayed",
     "distance / bound", "s", "CPU s", "faults",
@@ -29,10 +28,7 @@ HEAD = (
 def rows_of(family: TinyFamily, nursery: Nursery, folder: Path) -> Iterator[tuple[Shape, Row]]:
     with started(nursery, folder / "alone", family, TARGET_ALONE) as engine:
         reference = reference_of(engine)
-    shapes = [*shapes_of(family)]
-    if family.name in RANKED:
-        shapes += [Shape(num_steps=4, layout=layout) for layout in ("tp2", "attention-dp")]
-    for number, shape in enumerate(shapes):
+    for number, shape in enumerate(shapes_of(family)):
         with started(nursery, folder / str(number), family, shape) as engine:
             for row in cells(engine, reference, settings=settings_of(shape)):
                 yield shape, row
