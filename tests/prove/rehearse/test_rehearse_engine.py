@@ -74,14 +74,22 @@ BAD = "while False:"
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> Path:
-    """A copy of the toolkit whose verify kernel is wrong."""
+def copied(tmp_path: Path) -> Path:
+    """A copy of the toolkit and its patches, to be spoiled."""
     package = tmp_path / "spec_toolkit"
     left = shutil.ignore_patterns("models", "training", "install", "__pycache__")
     shutil.copytree(PACKAGE, package, ignore=left)
     (package / "rehearsal" / "models").symlink_to(rehearsal() / "models")
-    for folder in ("recipes", "patches", "runbooks"):
+    shutil.copytree(shipped("patches"), tmp_path / "patches", ignore=left)
+    for folder in ("recipes", "runbooks"):
         (tmp_path / folder).symlink_to(shipped(folder))
+    return package
+
+
+@pytest.fixture
+def broken(copied: Path) -> Path:
+    """Its verify kernel is wrong."""
+    package = copied
     kernel = package / "rehearsal" / "path" / "sgl_kernel" / "tree.py"
     source = kernel.read_text(encoding="utf-8")
     assert source.count(GOOD) == 1
@@ -96,6 +104,22 @@ def test_a_fault_in_the_verify_kernel_turns_the_page_red(broken: Path) -> None:
     assert answer.startswith("deepseek_v3_cpu [rehearsal]: NOT LOSSLESS")
     assert "This is not rounding. See runbooks/outputs-differ.md" in answer
     assert "Not as the recipe has it" not in answer
+
+
+@pytest.mark.matrix
+def test_a_draft_that_faults_turns_the_page_red_although_no_answer_changes(copied: Path) -> None:
+    """One fault, planted from the start; the patch that isolates it keeps every token right."""
+    hooks = copied.parent / "patches" / "sglang_0_5_23" / "inject_draft_faults" / "hooks.py"
+    command = '{"fault_point": int(FaultPoint.DRAFT_AFTER), "fault_rank": -1, "fault_after": 40, "fault_times": 1}'
+    hooks.write_text(f"{hooks.read_text(encoding='utf-8')}\n\nINJECTION.take({command})\n", encoding="utf-8")
+    code, answer, story = rehearse("rehearsal/deepseek_v3_cpu_drills", "--prompts", "1", "--json", package=copied)
+    assert code == 1, f"{answer}\n{story}"
+    found = json.loads(answer)
+    assert all(one["passed"] for one in found["greedy"])
+    (trouble,) = found["troubles"]
+    assert (trouble["engine"], trouble["after"], trouble["rank"]) == ("speculating", "one at a time", "0.0")
+    assert "its draft faulted" in trouble["sentence"]
+    assert "planted at draft_after" in trouble["sentence"]
 
 
 @pytest.fixture
