@@ -1,6 +1,7 @@
 """The hooks' arithmetic against the engine's own sampler and penalizers, whose sources are read and run one by one."""
 
 import ast
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -70,6 +71,39 @@ def whole(
 
 def probabilities(rows: int = 64) -> torch.Tensor:
     return (2 * torch.randn(rows, WORDS, generator=torch.Generator().manual_seed(0))).double().softmax(-1)
+
+
+class Batch:
+    device = "cpu"
+
+
+class Adds:
+    is_multiplicative = False
+
+    def __init__(self, _: object) -> None: ...
+
+    def prepare_if_required(self) -> bool:
+        return True
+
+
+class Scales(Adds):
+    is_multiplicative = True
+
+
+class AddsToo(Adds): ...
+
+
+def test_what_scales_comes_last_whatever_the_order_of_the_engines_set() -> None:
+    """Its classes come in another order in another process, and (l - a) / s is not l / s - a."""
+    name = "BatchedPenalizerOrchestrator"
+    hints = {"ScheduleBatch": object, name: object, "Set": set, "Type": type}
+    orchestrator = engines_own(f"{PENALTIES}/orchestrator.py", name, weakref=weakref, **hints)
+    batch = Batch()
+    assert [*orchestrator(WORDS, batch, [Scales, Adds, AddsToo]).penalizers] == [Scales, Adds, AddsToo]
+    ours = object.__new__(orchestrator)
+    hooks.scale_last(orchestrator.__init__, ours, WORDS, batch, penalizers=[Adds, Scales, AddsToo])
+    assert [*ours.penalizers] == [Adds, AddsToo, Scales]
+    assert ours.is_required
 
 
 @pytest.mark.parametrize(

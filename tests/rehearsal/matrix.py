@@ -60,10 +60,7 @@ def replays_of(family: str, num_steps: int) -> tuple[Replay, ...]:
 
 @cache
 def penalised_of(family: str) -> tuple[Completion, ...]:
-    """Greedy answers under PENALTIES by the direct formula, in torch, with the log-probabilities of the penalised law.
-
-    Not the autoregressive engine's: that one parts from the formula now and then, with the overlap schedule and without.
-    """
+    """Greedy answers under PENALTIES by the direct formula, in torch, with the log-probabilities of the penalised law."""
     return tuple(_penalised(_network(FAMILIES[family].folder), ids) for ids in prompts_of(family))
 
 

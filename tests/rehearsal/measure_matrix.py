@@ -16,7 +16,7 @@ assert REHEARSAL.is_dir()
 
 from spec_toolkit.launch.nursery import Nursery  # noqa: E402 - behind the path
 from tests.rehearsal.families import FAMILIES, TinyFamily  # noqa: E402 - behind the path
-from tests.rehearsal.matrix import Row, cells, reference_of, settings_of, shapes_of  # noqa: E402 - behind the path
+from tests.rehearsal.matrix import Row, cells, penalised_cell, reference_of, settings_of, shapes_of  # noqa: E402 - behind the path
 from tests.rehearsal.shapes import TARGET_ALONE, Shape, started  # noqa: E402 - behind the path
 
 HEAD = (
@@ -28,6 +28,7 @@ HEAD = (
 def rows_of(family: TinyFamily, nursery: Nursery, folder: Path) -> Iterator[tuple[Shape, Row]]:
     with started(nursery, folder / "alone", family, TARGET_ALONE) as engine:
         reference = reference_of(engine)
+        yield engine.shape, penalised_cell(engine)
     for number, shape in enumerate(shapes_of(family)):
         with started(nursery, folder / str(number), family, shape) as engine:
             for row in cells(engine, reference, settings=settings_of(shape)):

@@ -20,6 +20,7 @@ from tests.rehearsal.matrix import (
     Reference,
     Row,
     cells,
+    penalised_cell,
     prompts_of,
     reference_of,
     replays_of,
@@ -57,6 +58,8 @@ def reference(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Ref
 
     def of(family: str, settings: tuple[str, ...] = tuple(SETTINGS)) -> Reference:
         with started(nursery, tmp_path_factory.mktemp(family), FAMILIES[family], TARGET_ALONE) as engine:
+            alone = penalised_cell(engine)
+            assert not alone.faults, alone.faults  # both sides of every comparison have the same law
             return reference_of(engine, settings)
 
     return cache(of)

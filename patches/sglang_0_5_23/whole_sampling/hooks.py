@@ -3,7 +3,8 @@
 The engine's verify adds to every node of a round the same penalties, and feeds them one token a round. Here each node has those of
 its own context: the tokens before the round, its ancestors' and its own, as an autoregressive engine without the overlap schedule
 counts them. (With that schedule the engine feeds penalties a token late, and one twice where a prefill comes between: no law of the
-answer's tokens.) What a request has said is counted here, on the device, since a round's result is not on the host when the next begins.
+answer's tokens. Without it, it takes them in the order of a set of classes, another in another process: here what scales comes last, as
+with the schedule.) What a request has said is counted here, on the device, since a round's result is not on the host when the next begins.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,6 +52,12 @@ def _asked(penalizers: Mapping[type, Any]) -> Penalties:
         if penalizer.is_prepared():
             found |= {ours: getattr(penalizer, theirs) for ours, theirs in names.items() if hasattr(penalizer, theirs)}
     return Penalties(**found)
+
+
+def scale_last(original: Callable[..., Any], keepers: Any, *arguments: Any, **options: Any) -> None:
+    """`BatchedPenalizerOrchestrator.__init__`: it holds them, and applies them, in the order of the set it was given."""
+    original(keepers, *arguments, **options)
+    keepers.penalizers = dict(sorted(keepers.penalizers.items(), key=lambda each: each[1].is_multiplicative))
 
 
 def sample_whole(original: Callable[..., Any], verify: Any, batch: Any, output: Any, *more: Any, **options: Any) -> Any:
