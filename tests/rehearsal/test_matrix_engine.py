@@ -47,12 +47,6 @@ STANDING = {  # each depth and both schedules, for one kind of network or anothe
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery.start(most=1) as nursery:
-        yield nursery
-
-
-@pytest.fixture(scope="module")
 def reference(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> References:
     """What a family's target answers alone; asked once."""
 

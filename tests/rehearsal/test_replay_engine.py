@@ -29,12 +29,6 @@ def requests(model: Path) -> list[list[int]]:
     return [token_ids(tokenizer, prompt) for prompt in read_prompts(model, per_bucket=4)]
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery.start(most=1) as nursery:
-        yield nursery
-
-
 @pytest.fixture
 def tiny_engine(nursery: Nursery, tmp_path: Path) -> Iterator[Engine]:
     """Starts an engine on the tiny model with the rehearsal's patches and the overlap schedule; it ends with the test."""
