@@ -29,6 +29,7 @@ class EngineClient:
 
     def __init__(self, address: str, *, admin_key: str | None = None) -> None:
         self.address = address
+        self.answers = 0  # whole ones of /generate so far
         self._admin_key = admin_key
         self._session: aiohttp.ClientSession | None = None
 
@@ -94,7 +95,9 @@ class EngineClient:
 
     async def generate(self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS) -> dict[str, Any]:
         """One whole answer of `/generate`: `text`, `output_ids`, `meta_info`."""
-        return await self._json("POST", "/generate", seconds=seconds, body=request)
+        answer = await self._json("POST", "/generate", seconds=seconds, body=request)
+        self.answers += 1
+        return answer
 
     async def generate_all(
         self, request: Mapping[str, Any], *, seconds: float = GENERATE_SECONDS
@@ -104,6 +107,7 @@ class EngineClient:
         answers = _read_list(text) if status == 200 else None
         if answers is None or not all(isinstance(answer, dict) for answer in answers):
             raise self._refused("/generate", status, text)
+        self.answers += len(answers)
         return answers
 
     async def chat(self, message: str, *, max_tokens: int, seconds: float = GENERATE_SECONDS) -> dict[str, Any]:

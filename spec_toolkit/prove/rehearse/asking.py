@@ -1,6 +1,5 @@
 """What a rehearsal asks each of its engines, and what their ranks say then. Asks engines."""
 
-import asyncio
 import math
 import time
 from collections.abc import Sequence
@@ -86,42 +85,39 @@ class Heard:
     told: InForce = field(default_factory=InForce)  # after all of them
 
 
-async def ask_target(address: str, questions: Questions, *, together: bool) -> Heard:
+async def ask_target(engine: EngineClient, questions: Questions, *, together: bool) -> Heard:
     """The autoregressive engine's answers, with the log-probabilities that a difference is judged by."""
-    async with EngineClient(address) as engine:
-        asked = _Asked(engine, questions)
-        alone = await asked.greedy(asked.every, 1, with_logprobs=True)
-        return Heard(alone, await asked.greedy(asked.every, questions.together) if together else None)
+    asked = _Asked(engine, questions)
+    alone = await asked.greedy(asked.every, 1, with_logprobs=True)
+    return Heard(alone, await asked.greedy(asked.every, questions.together) if together else None)
 
 
-async def ask_drafting(address: str, questions: Questions, *, key: str, steps: Sequence[int] = ()) -> Heard:
+async def ask_drafting(engine: EngineClient, questions: Questions, *, steps: Sequence[int] = ()) -> Heard:
     """`steps`: those the engine can be set to, ascending; all but the last are tried too. EngineError where it does not speculate.
 
     After a fault of the draft no fewer steps are tried: the engine has left the drafts out by itself, and takes no other count.
     """
     lower = []
-    async with EngineClient(address, admin_key=key) as engine:
-        asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
-        alone = await asked.greedy(asked.every, 1)
-        last = beside = await asked.greedy(asked.every, questions.together)
-        for count in reversed(steps[:-1]):
-            if last.is_faulty:
-                break
-            await asked.set(count, steps[-1])
-            last = await asked.greedy(questions.few, questions.together)
-            lower.append((count, last))
-        if lower and not last.is_faulty:
-            await asked.set(steps[-1], steps[-1])
+    asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
+    alone = await asked.greedy(asked.every, 1)
+    last = beside = await asked.greedy(asked.every, questions.together)
+    for count in reversed(steps[:-1]):
+        if last.is_faulty:
+            break
+        await asked.set(count, steps[-1])
+        last = await asked.greedy(questions.few, questions.together)
+        lower.append((count, last))
+    if lower and not last.is_faulty:
+        await asked.set(steps[-1], steps[-1])
     _speculated(alone, beside)
     return Heard(alone, beside, tuple(lower), asked.told)
 
 
-async def ask_ranks(address: str, questions: Questions, *, drafts: bool, steps: Sequence[int] = ()) -> Heard:
+async def ask_ranks(engine: EngineClient, questions: Questions, *, drafts: bool, steps: Sequence[int] = ()) -> Heard:
     """An engine of several ranks, which is slow on few cores: one at a time only the few."""
-    async with EngineClient(address) as engine:
-        asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
-        alone = await asked.greedy(questions.few, 1)
-        beside = await asked.greedy(asked.every, questions.together)
+    asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
+    alone = await asked.greedy(questions.few, 1)
+    beside = await asked.greedy(asked.every, questions.together)
     if drafts:
         _speculated(alone, beside)
     return Heard(alone, beside)
@@ -141,33 +137,19 @@ def _speculated(*heard: Answers) -> None:
         )
 
 
-async def ask_both(
-    target: str, drafting: str, questions: Questions, *, key: str, steps: Sequence[int]
-) -> tuple[Heard, Heard]:
-    """Both engines at a time: each has a core."""
-    return await asyncio.gather(
-        ask_target(target, questions, together=False), ask_drafting(drafting, questions, key=key, steps=steps)
+async def sample(engine: EngineClient, told: InForce, questions: Questions, index: int) -> Answers:
+    """Sampled answers to the prompt of that index; `told`: what the engine was last told."""
+    began = time.monotonic()
+    said = await collect_samples(
+        engine,
+        questions.prompts[index],
+        count=SAMPLES,
+        max_new_tokens=_LAST_PLACE + 1,
+        params={"temperature": TEMPERATURE},
+        concurrency=min(SAMPLED_TOGETHER, questions.most),
     )
-
-
-async def sample(engines: Sequence[tuple[str, InForce]], questions: Questions, index: int) -> list[Answers]:
-    """Sampled answers of each engine (its address, what it was last told) to the prompt of that index, at a time."""
-
-    async def one(address: str, told: InForce) -> Answers:
-        began = time.monotonic()
-        async with EngineClient(address) as engine:
-            said = await collect_samples(
-                engine,
-                questions.prompts[index],
-                count=SAMPLES,
-                max_new_tokens=_LAST_PLACE + 1,
-                params={"temperature": TEMPERATURE},
-                concurrency=min(SAMPLED_TOGETHER, questions.most),
-            )
-            seconds = time.monotonic() - began
-            return Answers(said=said, seconds=seconds, told=told, ranks=await engine.ranks())
-
-    return list(await asyncio.gather(*(one(*engine) for engine in engines)))
+    seconds = time.monotonic() - began
+    return Answers(said=said, seconds=seconds, told=told, ranks=await engine.ranks())
 
 
 def least_sure(references: Sequence[Completion]) -> int:

@@ -6,11 +6,12 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.errors import FactsError, Finding, SpecError
 from spec_toolkit.facts.checkpoint import model_folder
 from spec_toolkit.launch.forked import Forked, forked, wait_until_ready, write_launch
@@ -20,7 +21,6 @@ from spec_toolkit.prove.buckets import read_held_out
 from spec_toolkit.prove.rehearse.asking import (
     Heard,
     Questions,
-    ask_both,
     ask_drafting,
     ask_ranks,
     ask_target,
@@ -30,6 +30,8 @@ from spec_toolkit.prove.rehearse.asking import (
 from spec_toolkit.prove.rehearse.compared import Engines, make_record
 from spec_toolkit.prove.rehearse.ready import Ready
 from spec_toolkit.prove.rehearse.record import Rehearsal, Started
+
+_TELL_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,22 @@ class _Stage:
                 )
                 self.tell(f"{name}: ready {seconds:.1f} s after its start")
             yield engines
+
+    @asynccontextmanager
+    async def clients(self, *engines: Forked) -> AsyncIterator[list[EngineClient]]:
+        """One of each, and every few seconds a word of how many answers have come."""
+        async with AsyncExitStack() as opened:
+            clients = [
+                await opened.enter_async_context(EngineClient(engine.address, admin_key=self.key)) for engine in engines
+            ]
+            telling = asyncio.create_task(self._tell_answers([*zip(engines, clients, strict=True)]))
+            opened.callback(telling.cancel)
+            yield clients
+
+    async def _tell_answers(self, asked: list[tuple[Forked, EngineClient]]) -> None:
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            self.tell("answers so far: " + ", ".join(f"{client.answers} ({engine.name})" for engine, client in asked))
 
 
 def rehearse(ready: Ready, *, per_bucket: int, tell: Callable[[Step], None]) -> Rehearsal:
@@ -140,30 +158,63 @@ def _on_one_rank(stage: _Stage, ready: Ready, questions: Questions) -> Engines:
     steps = ready.alone.plan.steps
     if not ready.drafts:
         with stage.engines(target) as (engine,):
-            return Engines(target=asyncio.run(ask_target(engine.address, questions, together=True)))
+            return Engines(target=asyncio.run(_of_target(stage, engine, questions)))
     if len(os.sched_getaffinity(0)) > 1:
         with stage.engines(target, drafting) as (first, second):
-            both = asyncio.run(ask_both(first.address, second.address, questions, key=stage.key, steps=steps))
-            heard = Engines(*both)
-            stage.tell("greedy answers")
-            if ready.samples:
-                asked = [(first.address, heard.target.told), (second.address, both[1].told)]
-                heard.samples = asyncio.run(sample(asked, questions, least_sure(heard.target.alone.said)))
-                stage.tell("sampled answers")
-            return heard
+            return asyncio.run(_side_by_side(stage, first, second, questions, steps=steps, samples=ready.samples))
     with stage.engines(target) as (first,):
-        heard = Engines(target=asyncio.run(ask_target(first.address, questions, together=False)))
-        index = least_sure(heard.target.alone.said)
-        if ready.samples:
-            heard.samples = asyncio.run(sample([(first.address, heard.target.told)], questions, index))
+        heard = asyncio.run(_first(stage, first, questions, samples=ready.samples))
     with stage.engines(drafting) as (second,):
-        heard.drafting = asyncio.run(ask_drafting(second.address, questions, key=stage.key, steps=steps))
-        if ready.samples:
-            heard.samples += asyncio.run(sample([(second.address, heard.drafting.told)], questions, index))
+        asyncio.run(_second(stage, second, questions, heard, steps=steps, samples=ready.samples))
     return heard
+
+
+async def _of_target(stage: _Stage, engine: Forked, questions: Questions) -> Heard:
+    async with stage.clients(engine) as (target,):
+        return await ask_target(target, questions, together=True)
+
+
+async def _side_by_side(  # noqa: PLR0913 - two engines, and what they are asked
+    stage: _Stage, first: Forked, second: Forked, questions: Questions, *, steps: Sequence[int], samples: bool
+) -> Engines:
+    async with stage.clients(first, second) as (target, drafting):
+        asked = ask_target(target, questions, together=False), ask_drafting(drafting, questions, steps=steps)
+        alone, speculating = await asyncio.gather(*asked)
+        stage.tell("greedy answers: all of one rank")
+        heard = Engines(alone, speculating)
+        if samples:
+            index = least_sure(alone.alone.said)
+            told = (target, alone.told), (drafting, speculating.told)
+            heard.samples = list(await asyncio.gather(*(sample(*each, questions, index) for each in told)))
+            stage.tell("sampled answers: all")
+        return heard
+
+
+async def _first(stage: _Stage, engine: Forked, questions: Questions, *, samples: bool) -> Engines:
+    async with stage.clients(engine) as (target,):
+        alone = await ask_target(target, questions, together=False)
+        heard = Engines(alone)
+        if samples:
+            heard.samples = [await sample(target, alone.told, questions, least_sure(alone.alone.said))]
+        return heard
+
+
+async def _second(  # noqa: PLR0913 - as above
+    stage: _Stage, engine: Forked, questions: Questions, heard: Engines, *, steps: Sequence[int], samples: bool
+) -> None:
+    async with stage.clients(engine) as (drafting,):
+        heard.drafting = await ask_drafting(drafting, questions, steps=steps)
+        if samples:
+            index = least_sure(heard.target.alone.said)
+            heard.samples += [await sample(drafting, heard.drafting.told, questions, index)]
 
 
 def _on_ranks(stage: _Stage, ready: Ready, ranks: Prepared, questions: Questions) -> Heard:
     steps = ranks.plan.steps if ready.drafts else ()
+
+    async def ask(engine: Forked) -> Heard:
+        async with stage.clients(engine) as (client,):
+            return await ask_ranks(client, questions, drafts=ready.drafts, steps=steps)
+
     with stage.engines((ready.name_of_ranks, ranks, ready.drafts)) as (engine,):
-        return asyncio.run(ask_ranks(engine.address, questions, drafts=ready.drafts, steps=steps))
+        return asyncio.run(ask(engine))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from spec_toolkit.engine.client import EngineClient
 from spec_toolkit.errors import ActError
 from spec_toolkit.prove.rehearse.asking import Heard, InForce, Questions, ask_drafting
 from spec_toolkit.terms import KNOB_KEYS, RANKS_KEY
@@ -71,7 +72,8 @@ def asked(engine: Engine) -> Heard:
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
             host, port = runner.addresses[0][:2]
-            return await ask_drafting(f"http://{host}:{port}", QUESTIONS, key="k", steps=(0, 1, 3))
+            async with EngineClient(f"http://{host}:{port}", admin_key="k") as client:
+                return await ask_drafting(client, QUESTIONS, steps=(0, 1, 3))
         finally:
             await runner.cleanup()
 

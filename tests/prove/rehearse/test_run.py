@@ -1,9 +1,12 @@
+import asyncio
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from spec_toolkit.errors import EngineError
+from spec_toolkit.prove.rehearse import run
 from spec_toolkit.prove.rehearse.run import _folder
 
 
@@ -39,3 +42,22 @@ def test_where_an_engine_failed_the_folder_is_kept_and_named(scratch: Path) -> N
         raise EngineError.of("engine.start", "target alone", "ended")
     (left,) = scratch.iterdir()
     assert f"logs are kept in {left}." in str(caught.value)
+
+
+def test_while_engines_answer_it_says_how_many_have_come(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_TELL_SECONDS", 0.01)
+    told: asyncio.Queue[str] = asyncio.Queue()
+    engines = [SimpleNamespace(address="http://127.0.0.1:9", name=name) for name in ("target alone", "speculating")]
+
+    async def ask() -> str:
+        stage = run._Stage(nursery=None, folder=scratch, tell=told.put_nowait)
+        async with stage.clients(*engines) as (target, drafting):
+            target.answers, drafting.answers = 3, 5
+            said = await asyncio.wait_for(told.get(), 5)
+        for _ in range(told.qsize()):
+            told.get_nowait()
+        with pytest.raises(TimeoutError):  # and no word more
+            await asyncio.wait_for(told.get(), 0.1)
+        return said
+
+    assert asyncio.run(ask()) == "answers so far: 3 (target alone), 5 (speculating)"
