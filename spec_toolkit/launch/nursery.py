@@ -26,6 +26,7 @@ NURSERY = rehearsal() / "nursery.py"
 IMPORT_SECONDS = 480.0  # the engine's imports on a busy machine
 ANSWER_SECONDS = 15.0
 _END_SECONDS = 90.0  # all of its engines drain
+_SOCKET_PATH_BYTES = 107
 _GONE_SECONDS = 1.0  # from its socket's end to its own
 _TAIL = 40  # lines of its log
 _WORDS = 400  # characters of them
@@ -63,6 +64,7 @@ class Nursery:
         """
         log = home / "nursery.log" if home else None
         with nullcontext(home) if home else _home() as folder:
+            _refuse_long(folder)
             with log.open("wb") if log else nullcontext() as said:
                 process = subprocess.Popen(  # noqa: S603 - our own program
                     [sys.executable, str(script), str(folder), "--most", str(most)],
@@ -150,6 +152,18 @@ def _home() -> Iterator[Path]:
     # Not a test's tmp_path: a socket's path holds 107 characters.
     with tempfile.TemporaryDirectory(prefix="nursery-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def _refuse_long(folder: Path) -> None:
+    length = len(os.fsencode(folder / "nursery.sock"))
+    if length > _SOCKET_PATH_BYTES:
+        raise NurseryError.of(
+            "nursery.long-path",
+            str(folder),
+            f"its socket's path would have {length} bytes",
+            why=f"the kernel takes {_SOCKET_PATH_BYTES}",
+            remedy="Set TMPDIR to a shorter folder.",
+        )
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -79,6 +79,19 @@ def test_without_a_home_its_words_are_on_standard_error(start, capfd: pytest.Cap
     assert "No module named 'sglang'" in capfd.readouterr().err
 
 
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused_before_anything_is_imported(
+    start, tmp_path: Path
+) -> None:
+    most = 107 - len("/nursery.sock")
+    (fits := tmp_path / ("x" * (most - len(str(tmp_path)) - 1))).mkdir(mode=0o700)
+    with start("is silent", home=fits):
+        pass
+    (longer := fits.with_name(f"{fits.name}x")).mkdir(mode=0o700)
+    said = not_ready(start, "is silent", home=longer)
+    assert "its socket's path would have 108 bytes; the kernel takes 107. Set TMPDIR to a shorter folder." in said
+    assert list(longer.iterdir()) == []
+
+
 def test_imports_that_take_too_long_are_no_exit_code(start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nursery_module, "IMPORT_SECONDS", 0.5)
     assert not_ready(start, "imports for ever").startswith("CPU engine: was not imported after 0.5 s. ")

@@ -127,13 +127,16 @@ def _questions(ready: Ready, per_bucket: int) -> Questions:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A private one, removed at the end; where an engine failed it is kept, and the error names it."""
+    """A private one, removed at the end; where an engine failed and left a log it is kept, and the error names it."""
     # Named before it is made: however soon Ctrl-C comes, it is known what to remove.
-    folder = Path(tempfile.gettempdir()) / f"spec-toolkit-rehearsal-{secrets.token_hex(8)}"
+    folder = Path(tempfile.gettempdir()) / f"spec-toolkit-rehearsal-{secrets.token_urlsafe(6)}"
     try:
         folder.mkdir(mode=0o700)
         yield folder
     except SpecError as error:
+        if not any(folder.rglob("*.log")):
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         raise type(error)(*(_kept(finding, folder) for finding in error.findings)) from error
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

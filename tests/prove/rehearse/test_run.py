@@ -38,10 +38,19 @@ def test_an_interrupt_while_the_folder_is_made_leaves_none(scratch: Path, monkey
 
 
 def test_where_an_engine_failed_the_folder_is_kept_and_named(scratch: Path) -> None:
-    with pytest.raises(EngineError) as caught, _folder():
+    with pytest.raises(EngineError) as caught, _folder() as folder:
+        (folder / "speculating").mkdir()
+        (folder / "speculating" / "engine.log").touch()
         raise EngineError.of("engine.start", "target alone", "ended")
     (left,) = scratch.iterdir()
     assert f"logs are kept in {left}." in str(caught.value)
+
+
+def test_where_nothing_was_said_nothing_is_kept(scratch: Path) -> None:
+    with pytest.raises(EngineError) as caught, _folder():
+        raise EngineError.of("engine.start", "target alone", "ended")
+    assert list(scratch.iterdir()) == []
+    assert "logs" not in str(caught.value)
 
 
 def test_while_engines_answer_it_says_how_many_have_come(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
