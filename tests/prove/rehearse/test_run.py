@@ -38,10 +38,13 @@ def test_an_interrupt_while_the_folder_is_made_leaves_none(scratch: Path, monkey
 
 
 def test_where_an_engine_failed_the_folder_is_kept_and_named(scratch: Path) -> None:
-    with pytest.raises(EngineError) as caught, _folder() as folder:
+    def ends(folder: Path) -> None:
         (folder / "speculating").mkdir()
         (folder / "speculating" / "engine.log").touch()
-        raise EngineError.of("engine.start", "target alone", "ended")
+        raise EngineError.of("engine.start", "speculating", "ended")
+
+    with pytest.raises(EngineError) as caught, _folder() as folder:
+        ends(folder)
     (left,) = scratch.iterdir()
     assert f"logs are kept in {left}." in str(caught.value)
 
