@@ -46,6 +46,14 @@ def put_standins_first() -> None:
     sys.path[:] = [str(STANDINS), *(entry for entry in sys.path if entry not in (own, str(STANDINS)))]
 
 
+def pass_for_a_cpu_build() -> None:
+    """Where torch is the package registry's build for CUDA, which computes on a CPU as well.
+
+    By this SGLang decides whether its ranks have NCCL; it would hand that a CPU device, and end.
+    """
+    importlib.import_module("torch").version.cuda = None
+
+
 def import_engine() -> None:
     """Import once what the server, the scheduler and the detokenizer need.
 
@@ -162,6 +170,7 @@ def watch_forks() -> None:
 def prepare() -> None:
     """Everything up to the point where arguments and plugins matter; `nursery.py` stops here and forks engines."""
     put_standins_first()
+    pass_for_a_cpu_build()
     import_engine()
     hasten_hooks()
     fork_children_of_the_engine()

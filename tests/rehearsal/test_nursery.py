@@ -1,4 +1,6 @@
+import ast
 import importlib.util
+import logging
 import os
 import signal
 import socket
@@ -11,11 +13,15 @@ from types import ModuleType
 
 import psutil
 import pytest
+import torch
 
+from spec_toolkit.fingerprint import package_folder
 from spec_toolkit.launch.nursery import NURSERY, Nursery, NurseryError
 from spec_toolkit.launch.ports import free_engine_port
 from spec_toolkit.shipped import rehearsal
 from tests.rehearsal.rehearsed import arguments, greedy, held_out, patched, wait_ready
+
+NCCL = "srt/distributed/device_communicators/pynccl_wrapper.py"
 
 
 def load(name: str) -> object:
@@ -125,6 +131,19 @@ def test_what_is_not_the_engines_is_looked_for_as_the_engine_does(monkeypatch):
     monkeypatch.setattr(sys, "modules", {"early": module})
     assert serve_module.Bindings(sys.modules).propagate(theirs, print, None) == 1
     assert module.theirs is print
+
+
+def test_a_torch_for_cuda_has_no_nccl_to_offer_the_ranks_of_a_cpu(monkeypatch):
+    """SGLang 0.5.23 hands the library a CPU device wherever it finds one, and ends."""
+    source = ast.parse((package_folder("sglang") / NCCL).read_text())
+    [finder] = [each for each in source.body if getattr(each, "name", "") == "find_nccl_library"]
+    scope = {"os": os, "torch": torch, "logger": logging.getLogger("nccl")}
+    exec(compile(ast.Module([finder], []), NCCL, "exec"), scope)  # noqa: S102 - the installed engine's source
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert scope["find_nccl_library"]() == "libnccl.so.2"
+    serve_module.pass_for_a_cpu_build()
+    with pytest.raises(ValueError, match="NCCL only supports"):
+        scope["find_nccl_library"]()
 
 
 @pytest.fixture(scope="module")
