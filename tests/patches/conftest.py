@@ -1,6 +1,7 @@
 """Real engines for these tests: one process imports SGLang, each test forks an engine from it."""
 
 import json
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -83,7 +84,7 @@ class Engine:
 
     def stop(self) -> None:
         if self.nursery.exit_code(self.pid) is None:
-            self.nursery.kill(self.pid)
+            self.nursery.kill(self.pid, signal.SIGKILL)  # SIGTERM drains for seconds
             self.wait()
 
 

@@ -5,6 +5,7 @@ A tool and no test: its table goes into the card by hand.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ def serving(nursery: Nursery, model: Path, num_steps: int) -> Iterator[str]:
             wait_ready(port, lambda: nursery.exit_code(pid), log)
             yield f"http://127.0.0.1:{port}"
         finally:
-            nursery.kill(pid)
+            nursery.kill(pid, signal.SIGKILL)  # SIGTERM drains for seconds
             nursery.wait(pid, 30)
 
 

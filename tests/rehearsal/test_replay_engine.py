@@ -1,6 +1,7 @@
 """The replay against the engine: the checkpoint is loaded and run as it was trained, its draft included."""
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,11 +45,11 @@ def tiny_engine(nursery: Nursery, tmp_path: Path) -> Iterator[Engine]:
 
     yield start
     for pid in started:
-        nursery.kill(pid)
+        nursery.kill(pid, signal.SIGKILL)  # SIGTERM drains for seconds
         nursery.wait(pid, 30)
 
 
-@pytest.mark.parametrize("num_steps", [3, 1])
+@pytest.mark.parametrize("num_steps", [3, pytest.param(1, marks=pytest.mark.matrix)])
 def test_the_engine_runs_every_request_as_replayed(
     tiny_engine: Engine, model: Path, requests: list[list[int]], num_steps: int
 ) -> None:

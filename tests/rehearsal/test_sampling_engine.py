@@ -8,6 +8,7 @@ standard deviations once in sixteen thousand times. Seeded runs draw the same an
 
 import json
 import math
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -118,7 +119,7 @@ def running(
         yield Engine(port, seeded=SEEDED in more)
     finally:
         if nursery.exit_code(pid) is None:
-            nursery.kill(pid)
+            nursery.kill(pid, signal.SIGKILL)  # SIGTERM drains for seconds
             nursery.wait(pid, 60)
 
 

@@ -77,6 +77,7 @@ def gone(family: list[psutil.Process], seconds: float) -> list[psutil.Process]:
     return left
 
 
+@pytest.mark.matrix
 def test_it_costs_at_most_sixty_percent_of_the_stock_launchers_processor_time(tmp_path, capsys):
     """Processor time, because a neighbour's load may fall on one of the two; the wall times are printed beside it."""
     prompt, seconds, outputs = [5, 6, 7, 8, 9], {}, {}
