@@ -45,12 +45,12 @@ check: lint ## format, lint, types, import arrows and the fast tests, with fewer
 
 # Engines one after another: each has two processes that want a core.
 test: lint ## what CI runs: `check`, the slow tests, and those on the real engine
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "(asks or not engine) and not install and not matrix" --durations=15
-	$(BIN)/pytest -v -m "(engine or install) and not asks and not matrix" --durations=15
+	$(BIN)/pytest -q -n 2 -m "not engine and not install and not matrix"
+	$(BIN)/pytest -v -m "(engine or install) and not matrix" --durations=15
 
 test-full: lint ## as `test`, with ten times the examples, the long matrices on the real engine, and the drills: hours
-	$(BIN)/pytest -n 2 --dist loadgroup -m "(asks or not engine) and not install" --hypothesis-profile=full
-	$(BIN)/pytest -v -m "(engine or install) and not asks" --durations=0
+	$(BIN)/pytest -n 2 -m "not engine and not install" --hypothesis-profile=full
+	$(BIN)/pytest -v -m "engine or install" --durations=0
 	$(BIN)/python -m tests.patches.measure_switching --switches 1000 tp1 tp2 attention-dp
 	$(BIN)/python -m tests.patches.measure_faults
 	$(BIN)/python -m spec_toolkit.cli.main drills

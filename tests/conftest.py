@@ -18,12 +18,6 @@ settings.register_profile("full", parent=settings.get_profile("house"), max_exam
 settings.load_profile("house")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("asks"):
-            item.add_marker(pytest.mark.xdist_group("asks"))  # one worker imports the engine, once
-
-
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     """SGLang imported once; engines are forked from it. See tests/engine/serving.py for starting one."""

@@ -57,7 +57,6 @@ def test_without_an_engine_it_says_how_to_get_one(toolkit, tmp_path: Path, monke
 
 
 @pytest.mark.engine
-@pytest.mark.asks
 def test_a_command_is_resolved_told_and_kept(toolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = [
         "--gpu",
@@ -82,7 +81,6 @@ def test_a_command_is_resolved_told_and_kept(toolkit, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.engine
-@pytest.mark.asks
 def test_a_launch_that_the_engine_refuses_is_refused(toolkit) -> None:
     ended, told, _ = toolkit(
         "--gpu", "h200", "--count", "8", "--command", f"{COMMAND} --pp-size 2 --speculative-algorithm EAGLE"

@@ -46,7 +46,6 @@ for name in algorithms:
 
 
 @pytest.mark.engine
-@pytest.mark.asks
 def test_the_pinned_engine_knows_every_flag_and_algorithm() -> None:
     environment = os.environ | {
         "PYTHONPATH": str(rehearsal() / "path"),

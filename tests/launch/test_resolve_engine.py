@@ -16,7 +16,7 @@ from spec_toolkit.launch.resolving.cache import Cache
 from spec_toolkit.launch.resolving.records import Outcome, Stage
 from tests.launch.engine_says import engine_answers, engine_is_asked, to_be_asked
 
-pytestmark = [pytest.mark.engine, pytest.mark.asks]
+pytestmark = pytest.mark.engine
 
 TABLES = load_tables()
 RECIPES = Path(__file__).parents[2] / "recipes"

@@ -15,7 +15,7 @@ from spec_toolkit.planning.memory.rounds import widths_of
 from tests.launch.engine_says import engine_answers, engine_is_asked
 from tests.planning.launches import launch
 
-pytestmark = [pytest.mark.engine, pytest.mark.asks]
+pytestmark = pytest.mark.engine
 
 MODELS = {
     "v3": "deepseek-ai/DeepSeek-V3-0324",

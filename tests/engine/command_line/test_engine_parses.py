@@ -71,7 +71,6 @@ def engine_says(asked: list[list[str]]) -> list[dict[str, object]]:
 
 
 @pytest.mark.engine
-@pytest.mark.asks
 def test_lines_and_config_files_are_read_and_refused_as_the_engine_does(tmp_path):
     for name, held in CONFIGS.items():
         (tmp_path / name).write_text(held)

@@ -16,7 +16,6 @@ KINDS = {"text": "str", "json": "str", "int": "int", "size": "int", "float": "fl
 
 
 @pytest.mark.engine
-@pytest.mark.asks
 def test_the_table_is_what_the_installed_engines_parser_says():
     written = subprocess.run([sys.executable, WRITER, "-"], capture_output=True, text=True, check=True)
     assert written.stdout == TABLE.read_text()

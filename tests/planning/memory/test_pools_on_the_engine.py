@@ -10,7 +10,7 @@ from spec_toolkit.planning.rules.resolved import kv_word
 from tests.planning.memory.engine_pools import BUDGET
 from tests.planning.memory.launches import ask_engine, every_model, failures, further
 
-pytestmark = [pytest.mark.engine, pytest.mark.asks]
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

@@ -233,7 +233,6 @@ def test_a_recipe_without_overlap_is_refused_at_its_own_key(name: str, found: in
 
 
 @pytest.mark.engine
-@pytest.mark.asks
 def test_the_engine_still_hands_over_what_the_assistants_worker_does_not_take() -> None:
     """The day this fails, the rule has to be read again, and the patch `cpu-frozen-kv-schedule` with it."""
     srt = Path(find_spec("sglang").origin).parent / "srt"

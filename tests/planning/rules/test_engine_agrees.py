@@ -33,7 +33,7 @@ from spec_toolkit.planning.situation import Situation
 from tests.launch.engine_says import engine_answers, engine_is_asked
 from tests.planning.field_cases import build
 
-pytestmark = [pytest.mark.engine, pytest.mark.asks]
+pytestmark = pytest.mark.engine
 
 _MODULES = (
     *(acceptance, algorithm, backend, caches, draft_parallel, engine_shape),

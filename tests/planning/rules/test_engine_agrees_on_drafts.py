@@ -10,7 +10,7 @@ from spec_toolkit.launch.resolving.records import Outcome
 from tests.launch.engine_says import engine_answers, engine_is_asked
 from tests.planning.field_cases import build, of_launch
 
-pytestmark = [pytest.mark.engine, pytest.mark.asks]
+pytestmark = pytest.mark.engine
 
 V3, V3_FP4, GEMMA = "deepseek-ai/DeepSeek-V3-0324", "nvidia/DeepSeek-V3-0324-NVFP4", "google/gemma-4-E4B-it"
 ASSISTANT, COMMIT = f"{GEMMA}-assistant", "a" * 40

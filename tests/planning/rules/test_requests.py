@@ -18,7 +18,6 @@ def test_block_drafters_ignore_penalties(algorithm, warned, no_overlap, ignored)
 
 
 @pytest.mark.engine
-@pytest.mark.asks
 def test_the_engine_still_looks_for_penalties_where_there_are_none():
     """The day this fails, the rule has to be read again."""
     from importlib.util import find_spec
