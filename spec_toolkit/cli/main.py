@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import signal
 import sys
 
 import click
@@ -41,7 +42,17 @@ EXIT_CODES = """\b
 Exit codes: 0 yes, 1 the answer is no, 2 the recipe or the command line is wrong, 3 the world is wrong."""
 
 
+class _ReaderWentError(Exception):
+    """Nobody reads what is printed. Click would end with 1, which says "no" here."""
+
+
 class _Verbs(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderWentError from error
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Of every verb: what is no text can be neither read nor shown."""
         for place, argument in enumerate(args, start=1):
@@ -90,9 +101,9 @@ def main() -> None:
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader went away; Python would complain once more at exit
-        sys.exit(0)
+    except _ReaderWentError:
+        sys.stderr.close()  # Python would complain once more at exit
+        sys.exit(128 + signal.SIGPIPE)  # as a shell tells it of other programs
     except OSError as error:
         where = error.filename or "this machine"
         click.echo(f"{where}: {error.strerror or error}. Check rights and space. [world.system]", err=True)

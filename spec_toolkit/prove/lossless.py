@@ -84,6 +84,7 @@ class Report:
 
     outcomes: tuple[Outcome, ...]  # one per prompt, in order
     tolerance_nats: float
+    indices: Sequence[int] = ()  # of those prompts among all; empty: they are all
 
     def count(self, kind: Kind) -> int:
         return sum(outcome.kind is kind for outcome in self.outcomes)
@@ -105,7 +106,7 @@ class Report:
                 f"(within {self.tolerance_nats:g} nats), 0 differences"
             )
         if not prompts:
-            return "lossless: no prompt was compared; that proves nothing"
+            return "not lossless: no prompt was compared; that proves nothing"
         index, first = next((i, o) for i, o in enumerate(self.outcomes) if o.kind is Kind.DIFFERENT)
         gap = (
             "one output is longer"
@@ -113,17 +114,25 @@ class Report:
             else f"gap {'at least ' if first.gap_is_bound else ''}{first.gap_nats:.3g} nats"
         )
         return (
-            f"lossless: {different} of {prompts} prompts part from the target where it is sure (wider than "
-            f"{self.tolerance_nats:g} nats); first: prompt {index}, token {first.position}, {gap}. "
+            f"not lossless: {different} of {prompts} prompts part from the target where it is sure (wider than "
+            f"{self.tolerance_nats:g} nats); first: prompt {self.indices[index] if self.indices else index}, token {first.position} (both from 0), {gap}. "
             "This is not rounding. See runbooks/outputs-differ.md"
         )
 
 
-def compare_all(references: Sequence[Completion], candidates: Sequence[Completion], *, tolerance_nats: float) -> Report:
+def compare_all(
+    references: Sequence[Completion],
+    candidates: Sequence[Completion],
+    *,
+    tolerance_nats: float,
+    indices: Sequence[int] = (),
+) -> Report:
+    """`indices`: of these prompts among those that a reader knows."""
     pairs = zip(references, candidates, strict=True)
     return Report(
         outcomes=tuple(compare(r, c, tolerance_nats=tolerance_nats) for r, c in pairs),
         tolerance_nats=tolerance_nats,
+        indices=indices,
     )
 
 

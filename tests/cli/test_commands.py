@@ -188,3 +188,22 @@ def test_what_cannot_be_rehearsed_says_so_at_once(toolkit, tmp_path, recipe: str
     answer = toolkit("rehearse", recipe)
     assert (answer.returncode, answer.stdout) == (code, "")
     assert says in answer.stderr
+    if code != 2:  # a file that is no recipe has no name to make a record of
+        record = json.loads(toolkit("rehearse", recipe, "--json").stdout)
+        assert record["passed"] is None
+        assert any(says.strip("[]") in str(each) for each in record["refused"])
+
+
+def test_a_reader_that_goes_away_is_no_answer(tmp_path: Path) -> None:
+    """The shell's number for a closed pipe: 1 would say that the answer is no."""
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-m", "spec_toolkit.cli.main", "plan", "deepseek_v3_h200"],
+            stdout=ours, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_SECONDS, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+    assert answer.returncode == 141
+    assert "Traceback" not in answer.stderr

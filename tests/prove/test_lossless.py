@@ -67,7 +67,7 @@ def test_the_sentence_names_prompt_token_and_gap_of_the_first_difference() -> No
     target = reference([1, 2, 3], [5.0, 1.5, 5.0])
     report = compare_all([target, target], [answer(1, 2, 3), answer(1, 3, 3)], tolerance_nats=0.5)
     assert report.sentence() == (
-        "lossless: 1 of 2 prompts part from the target where it is sure (wider than 0.5 nats); first: prompt 1, token 1, "
+        "not lossless: 1 of 2 prompts part from the target where it is sure (wider than 0.5 nats); first: prompt 1, token 1 (both from 0), "
         "gap 1.5 nats. This is not rounding. See runbooks/outputs-differ.md"
     )
 

@@ -240,7 +240,8 @@ def sampled_cell(engine: Engine, reference: Reference, setting: str) -> Row:
     found = asyncio.run(_samples(engine, setting, reference.unsure))
     seconds, cpu = time.perf_counter() - began, engine.cpu_seconds() - cpu
     report = compare_samples(reference.sampled[setting], found)
-    nearest = max(report.rows, key=lambda row: row.distance - row.bound)
+    # Where every answer has the same token there is no law to tell, and nothing to be near.
+    nearest = max(report.rows, key=lambda row: (row.bound > 0, row.distance - row.bound))
     accepted = sum((each.made and each.made.accepted_drafts) or 0 for each in found)
     faults = [] if report.is_within_bounds else [report.sentence()]
     if not any(row.bound for row in report.rows):

@@ -77,6 +77,36 @@ def test_a_pair_of_another_kind_is_no_beginning() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param(["deepseek_v3", "FULL"], "holds something already", id="a-folder-that-is-not-empty"),
+        pytest.param(["gemma4_dense", "OUT"], "OUT_assistant: holds something already", id="its-assistants-folder"),
+        pytest.param(["glm52", "NEW", "--start-from", "FULL"], "glm52 begins from nothing", id="no-gemma"),
+        pytest.param(["gemma4_moe", "NEW", "--start-from", "FULL"], "FULL holds no model.safetensors", id="no-model"),
+    ],
+)
+def test_training_writes_over_nothing_and_begins_from_what_is_there(
+    tmp_path: Path, words: list[str], says: str
+) -> None:
+    for folder in ("FULL", "OUT_assistant"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "held_out.jsonl").write_text("mine")
+    program = rehearsal() / "training" / "train.py"
+    done = subprocess.run(
+        [sys.executable, program, *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
+    assert sorted(each.name for each in tmp_path.rglob("*")) == [
+        "FULL",
+        "OUT_assistant",
+        "held_out.jsonl",
+        "held_out.jsonl",
+    ]
+
+
+@pytest.mark.slow
 def test_the_cards_command_makes_the_shipped_pair_again(tmp_path: Path) -> None:
     """The one Gemma 4 that is a copy and no training: it begins as the shipped dense pair without being told."""
     out = tmp_path / "out"

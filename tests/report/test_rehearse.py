@@ -94,7 +94,9 @@ def test_the_page() -> None:
 
 
 def test_a_difference_stands_in_the_first_line() -> None:
-    differs = replace(SAME, differences=3, passed=False, sentence="lossless: 3 of 20 prompts part. See runbooks/x.md")
+    differs = replace(
+        SAME, differences=3, passed=False, sentence="not lossless: 3 of 20 prompts part. See runbooks/x.md"
+    )
     red = page(replace(FOUND, greedy=(differs,), passed=False))
     assert red.startswith("deepseek_v3_h200 [rehearsal]: NOT LOSSLESS")
     assert "3 of 20 prompts part. See runbooks/x.md" in red

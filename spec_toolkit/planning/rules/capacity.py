@@ -157,7 +157,7 @@ def room_for_draft(situation: Situation) -> float | None:
 def graph_lists(situation: Situation) -> Iterator[Finding]:
     """C012: three families of graphs, each of its own width, and each once for every step count."""
     families = graph_families(rounds_of(situation))
-    if not families or situation.arguments.disable_cuda_graph:
+    if not families or situation.arguments.disable_cuda_graph or situation.site.gpu == "cpu":
         return
     listed = ", ".join(f"{name.removeprefix('graphs: ')} ({says})" for name, says in families)
     why = "nobody has published what one takes, and the engine's estimate counts decode graphs of one width"

@@ -30,7 +30,7 @@ class Questions:
 
     @property
     def together(self) -> int:
-        return min(TOGETHER, self.most)
+        return min(TOGETHER, self.most, len(self.prompts))
 
     @property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -40,7 +40,8 @@ class Questions:
     def few(self) -> list[int]:
         """Indices of prompts of every bucket: one batch, or as many as the cap makes of it."""
         everyone = len(self.prompts)
-        return list(range(0, everyone, math.ceil(everyone / TOGETHER)))
+        count = min(TOGETHER, everyone)
+        return [number * everyone // count for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Heard:
     """One engine's greedy answers."""
 
     alone: Answers
-    together: Answers | None = None
+    together: Answers | None = None  # the same ones where the cap is one request
     lower: tuple[tuple[int, Answers], ...] = ()  # by step count, with fewer steps than all: of the few
     told: InForce = field(default_factory=InForce)  # after all of them
 
@@ -89,7 +90,7 @@ async def ask_target(engine: EngineClient, questions: Questions, *, together: bo
     """The autoregressive engine's answers, with the log-probabilities that a difference is judged by."""
     asked = _Asked(engine, questions)
     alone = await asked.greedy(asked.every, 1, with_logprobs=True)
-    return Heard(alone, await asked.greedy(asked.every, questions.together) if together else None)
+    return Heard(alone, await asked.beside(alone) if together else None)
 
 
 async def ask_drafting(engine: EngineClient, questions: Questions, *, steps: Sequence[int] = ()) -> Heard:
@@ -100,7 +101,7 @@ async def ask_drafting(engine: EngineClient, questions: Questions, *, steps: Seq
     lower = []
     asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
     alone = await asked.greedy(asked.every, 1)
-    last = beside = await asked.greedy(asked.every, questions.together)
+    last = beside = await asked.beside(alone)
     for count in reversed(steps[:-1]):
         if last.is_faulty:
             break
@@ -117,7 +118,7 @@ async def ask_ranks(engine: EngineClient, questions: Questions, *, drafts: bool,
     """An engine of several ranks, which is slow on few cores: one at a time only the few."""
     asked = _Asked(engine, questions, InForce(steps=steps[-1] if steps else None))
     alone = await asked.greedy(questions.few, 1)
-    beside = await asked.greedy(asked.every, questions.together)
+    beside = await asked.greedy(asked.every, questions.together) if questions.together > 1 else alone
     if drafts:
         _speculated(alone, beside)
     return Heard(alone, beside)
@@ -188,6 +189,10 @@ class _Asked:
         seconds = time.monotonic() - began
         ranks = await self.engine.ranks()
         return Answers(said=said, seconds=seconds, indices=indices, told=self.told, ranks=ranks)
+
+    async def beside(self, alone: Answers) -> Answers:
+        """Every prompt again, several at a time; where only one may run, those that there are."""
+        return await self.greedy(self.every, self.questions.together) if self.questions.together > 1 else alone
 
     async def set(self, steps: int, most: int) -> None:
         """ActError where not every rank has it in force."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from spec_toolkit.prove.lossless import TOLERANCE_NATS, compare_all
 from spec_toolkit.prove.rehearse.asking import TEMPERATURE, Answers, Heard, Questions
@@ -24,7 +25,6 @@ from spec_toolkit.prove.sampling import compare_samples
 from spec_toolkit.recipe.page import draft_words
 
 ISOLATE_DRAFT_FAULTS = "isolate-draft-faults"  # the patch with which ranks count them
-_TOLERANCE = TOLERANCE_NATS["float32"]
 
 
 @dataclass(slots=True)
@@ -76,36 +76,49 @@ def _greedy(ready: Ready, questions: Questions, heard: Engines) -> Iterator[Gree
     layout = ready.ranks.plan.recipe.hardware.layout if ready.ranks else None
     one_rank = heard.drafting or heard.target
     ways = [("", 1, one_rank)]
+    against = partial(_against, heard, tolerance_nats=tolerance_of(ready.alone.plan.recipe.engine.dtype))
     if layout is not None and heard.several is not None:
         kind = "attention DP" if layout.dp_attention else "TP"
         ways.append((f"{layout.tp} ranks ({kind}), ", layout.tp, heard.several))
     for where, ranks, engine in ways:
         for what, concurrency, answers in _sets(questions, engine):
             if answers is not heard.target.alone:
-                yield _against(heard, answers, what=where + what, concurrency=concurrency, ranks=ranks, steps=steps)
+                yield against(answers, what=where + what, concurrency=concurrency, ranks=ranks, steps=steps)
     for what, count, answers in _lower(questions, one_rank):
-        yield _against(heard, answers, what=what, concurrency=questions.together, ranks=1, steps=count)
+        yield against(answers, what=what, concurrency=questions.together, ranks=1, steps=count)
 
 
 def _sets(questions: Questions, engine: Heard) -> Iterator[tuple[str, int, Answers]]:
     """What they are, how many at a time, the answers."""
     yield "one at a time", 1, engine.alone
-    if engine.together is not None:
+    if engine.together is not None and engine.together is not engine.alone:
         yield f"{questions.together} at a time", questions.together, engine.together
 
 
 def _lower(questions: Questions, engine: Heard) -> Iterator[tuple[str, int, Answers]]:
-    """What they are, with how many steps, the answers."""
+    """What they are, with how many steps, the answers: of the few, which are no fewer than run at a time."""
     for count, answers in engine.lower:
         steps = f"{count} steps" if count > 1 else "1 step" if count else "no drafts"
         yield f"{questions.together} at a time, {steps}", count, answers
 
 
+def tolerance_of(dtype: str | None) -> float:
+    """The tiny weights are BF16: an engine that is told nothing computes in it."""
+    return TOLERANCE_NATS.get(dtype or "", TOLERANCE_NATS["bfloat16"])
+
+
 def _against(  # noqa: PLR0913 - where the answers come from
-    heard: Engines, answers: Answers, *, what: str, concurrency: int, ranks: int, steps: int | None
+    heard: Engines,
+    answers: Answers,
+    *,
+    tolerance_nats: float,
+    what: str,
+    concurrency: int,
+    ranks: int,
+    steps: int | None,
 ) -> Greedy:
     references = [heard.target.alone.said[index] for index in answers.indices]
-    report = compare_all(references, answers.said, tolerance_nats=_TOLERANCE)
+    report = compare_all(references, answers.said, tolerance_nats=tolerance_nats, indices=answers.indices)
     return greedy_of(report, what=what, concurrency=concurrency, ranks=ranks, steps=steps, seconds=answers.seconds)
 
 

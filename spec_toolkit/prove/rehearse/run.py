@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from spec_toolkit.engine.client import EngineClient
@@ -19,6 +20,7 @@ from spec_toolkit.launch.nursery import Nursery
 from spec_toolkit.launch.prepare import Prepared
 from spec_toolkit.prove.buckets import read_held_out
 from spec_toolkit.prove.rehearse.asking import (
+    TOKENS,
     Heard,
     Questions,
     ask_drafting,
@@ -49,7 +51,7 @@ class _Stage:
     nursery: Nursery
     folder: Path
     tell: Callable[[str], None]
-    key: str = field(default_factory=lambda: secrets.token_urlsafe(24))  # of the engines' administration
+    key: str = field(default_factory=lambda: secrets.token_hex(32))  # no first "-": the engine would take it for a flag
     started: list[Started] = field(default_factory=list)
 
     @contextmanager
@@ -116,13 +118,21 @@ def _questions(ready: Ready, per_bucket: int) -> Questions:
     if folder is None:
         raise FactsError.of("facts.held-out", model, "lies nowhere on this machine")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return Questions(
-        buckets=tuple(
-            (bucket, tuple(tuple(tokenizer.encode(row.prompt).ids) for row in rows[:per_bucket]))
-            for bucket, rows in read_held_out(folder).items()
-        ),
-        most=ready.alone.plan.recipe.limits.max_running_requests,
-    )
+    limits = ready.alone.plan.recipe.limits
+    longest = limits.context_tokens - TOKENS
+    buckets = []
+    for bucket, rows in read_held_out(folder).items():
+        ids = (tuple(tokenizer.encode(row.prompt).ids) for row in rows)
+        buckets.append((bucket, tuple(islice((each for each in ids if len(each) <= longest), per_bucket))))
+    if not all(prompts for _, prompts in buckets):
+        raise FactsError.of(
+            "rehearse.context",
+            "limits.context_tokens",
+            f"is {limits.context_tokens:,}",
+            why=f"no held-out prompt of some kind fits beside an answer of {TOKENS} tokens",
+            remedy="Write 1024 or more.",
+        )
+    return Questions(buckets=tuple(buckets), most=limits.max_running_requests)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ def not_exercised(production: Plan, tiny: Tiny | None, *, samples: bool) -> tupl
         *_kernels(production),
         *_graphs(production),
         *_weights(production),
-        *_ranks(production, tiny),
-        *_sampling(samples=samples),
+        *_ranks(production, tiny, samples=samples),
+        *_requests(production, samples=samples),
         *_rest(production, tiny),
     )
 
@@ -33,7 +33,8 @@ def _kernels(plan: Plan) -> Iterator[str]:
         if name
     ]
     named = f" (the recipe names: {', '.join(chosen)})" if chosen else ""
-    yield f"kernels of {on}{named}: reference kernels in PyTorch, in float32, ran in their place"
+    dtype = "float32" if not recipe.is_rehearsal else recipe.engine.dtype or "bfloat16"
+    yield f"kernels of {on}{named}: reference kernels in PyTorch, in {dtype}, ran in their place"
     shape = plan.situation.target.shape
     if shape is not None and isinstance(shape.attention, DsaAttention):
         yield (
@@ -64,13 +65,19 @@ def _weights(plan: Plan) -> Iterator[str]:
         yield f"arithmetic in bf16, and {kv or 'bf16'} KV: near-ties are wider there"
 
 
-def _ranks(plan: Plan, tiny: Tiny | None) -> Iterator[str]:
+def _ranks(plan: Plan, tiny: Tiny | None, *, samples: bool) -> Iterator[str]:
     hardware, layout = plan.recipe.hardware, plan.recipe.hardware.layout
     if layout.tp > RANKS and tiny is not None:
         dp = f" with attention DP {layout.dp}" if layout.dp_attention else ""
         yield f"{layout.tp} ranks{dp} and their links: two ran, over gloo"
-    if layout.tp > 1:
-        yield "sampled answers and fewer steps on several ranks: those were compared greedily, with all their steps"
+    if layout.dp_attention and 1 < layout.dp < layout.tp and tiny is not None:
+        yield (
+            f"ranks that share one request's attention (dp {layout.dp} over {layout.tp} ranks): the two that ran held whole requests each, "
+            "and drafts have failed where they share"
+        )
+    on_one = [what for what, is_so in (("sampled answers", samples), ("fewer steps", len(plan.steps) > 1)) if is_so]
+    if layout.tp > 1 and on_one:
+        yield f"{' and '.join(on_one)} on several ranks: those were compared greedily, with all their steps"
     if layout.moe_a2a_backend:
         yield f"{layout.moe_a2a_backend}: all-to-all between experts"
     if layout.ep > 1:
@@ -79,9 +86,14 @@ def _ranks(plan: Plan, tiny: Tiny | None) -> Iterator[str]:
         yield f"{hardware.nodes} nodes and the network between them"
 
 
-def _sampling(*, samples: bool) -> Iterator[str]:
+def _requests(plan: Plan, *, samples: bool) -> Iterator[str]:
     if samples:
         yield "top-k, top-p, min-p, penalties and seeds: of all that a request can set for sampling, only a temperature was"
+    elif plan.lossy:
+        yield "sampled answers: a lossy rule of acceptance promises no law to hold them against"
+    yield "streams, requests that are cancelled or retracted, prompts that come in chunks, grammars: each prompt and each answer was whole"
+    if (plan.situation.target.architecture or "").startswith("Gemma4"):
+        yield "images and sound: prompts were text"
 
 
 def _rest(plan: Plan, tiny: Tiny | None) -> Iterator[str]:

@@ -119,7 +119,7 @@ def _small(recipe: Recipe, tiny: Tiny) -> Recipe:
         graphs=Graphs(),
         limits=Limits(
             max_running_requests=min(limits.max_running_requests, _REQUESTS),
-            context_tokens=min(limits.context_tokens, _TOKENS),
+            context_tokens=_TOKENS,
             kv_pool_tokens=_POOL_TOKENS,
         ),
         evidence=None,

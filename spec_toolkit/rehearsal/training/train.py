@@ -93,17 +93,41 @@ def train_gemma4(family: str, out: Path, start_from: Path | None, random: Random
     return [out, assistant]
 
 
+def refuse(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Ends with a message where something would be written over, or is not there to begin from."""
+    for folder in (arguments.out, *([assistant_beside(arguments.out)] if arguments.family in GEMMA_FAMILIES else [])):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            parser.error(
+                f"{folder}: holds something already, which training would write over. Name another, or remove it."
+            )
+    if arguments.start_from is not None:
+        if arguments.family not in GEMMA_FAMILIES:
+            parser.error(
+                f"--start-from: {arguments.family} begins from nothing or from the shipped deepseek_v3_tiny. Leave it out."
+            )
+        for folder in (arguments.start_from, assistant_beside(arguments.start_from)):
+            if not (folder / "model.safetensors").is_file():
+                parser.error(
+                    f"--start-from: {folder} holds no model.safetensors. Name a trained gemma4_dense with its assistant beside it."
+                )
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="For example: python train.py glm52 /tmp/glm52_tiny"
+    )
     parser.add_argument("family", choices=["deepseek_v3", *SPARSE_FAMILIES, *GEMMA_FAMILIES])
-    parser.add_argument("out", type=Path, help="folder to write the model to")
-    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("out", type=Path, help="folder to write the model to; none that holds anything")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help="of weights and order of texts; the shipped ones: %(default)s"
+    )
     parser.add_argument(
         "--start-from",
         type=Path,
         help="of a Gemma 4: a trained gemma4_dense, its assistant beside it; default for gemma4_moe and gemma4_unified: the shipped one",
     )
     arguments = parser.parse_args()
+    refuse(parser, arguments)
     start = time.monotonic()
 
     def say(line: str) -> None:

@@ -40,10 +40,14 @@ def test_answers_to_some_of_the_prompts_are_dealt_by_their_indices() -> None:
 
 @pytest.mark.parametrize(("cap", "together"), [(1, 1), (4, 4), (8, 8), (64, 8)])
 def test_no_more_are_asked_at_a_time_than_the_recipe_lets_run(cap: int, together: int) -> None:
-    assert replace(questions(2, 3), most=cap).together == together
+    assert replace(questions(4, 5), most=cap).together == together
 
 
-@pytest.mark.parametrize(("per_bucket", "count"), [(1, 5), (2, 5), (4, 7), (24, 8)])
+def test_no_more_are_asked_at_a_time_than_there_are() -> None:
+    assert questions(2, 3).together == 5
+
+
+@pytest.mark.parametrize(("per_bucket", "count"), [(1, 5), (2, 8), (4, 8), (24, 8)])
 def test_the_few_are_one_batch_over_all_buckets(per_bucket: int, count: int) -> None:
     asked = questions(*[per_bucket] * 5)
     few = asked.few

@@ -1,4 +1,5 @@
 import asyncio
+import re
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,6 +55,13 @@ def test_where_nothing_was_said_nothing_is_kept(scratch: Path) -> None:
         raise EngineError.of("engine.start", "target alone", "ended")
     assert list(scratch.iterdir()) == []
     assert "logs" not in str(caught.value)
+
+
+def test_the_administrations_key_is_no_flag_to_a_parser(scratch: Path) -> None:
+    """The engine reads its file as a command line: of keys in base 64 one in 64 began with a hyphen, and it did not start."""
+    keys = [run._Stage(nursery=None, folder=scratch, tell=print).key for _ in range(50)]
+    assert all(re.fullmatch("[0-9a-f]{64}", key) for key in keys)
+    assert len(set(keys)) == 50
 
 
 def test_while_engines_answer_it_says_how_many_have_come(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

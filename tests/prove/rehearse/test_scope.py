@@ -1,5 +1,8 @@
 """The list of what was not exercised speaks of the recipe at hand."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from spec_toolkit.launch.planned import plan_recipe
@@ -67,6 +70,36 @@ def test_of_sampling_only_a_temperature_ran_and_only_where_anything_was_sampled(
     _, plan = plan_recipe(find_recipe("deepseek_v3_h200"))
     assert any(sentence in each for each in not_exercised(plan, TINY, samples=True))
     assert not any(sentence in each for each in not_exercised(plan, TINY, samples=False))
+
+
+def test_what_a_request_can_do_besides_is_listed() -> None:
+    assert "cancelled or retracted, prompts that come in chunks" in listed("deepseek_v3_h200")
+    assert "images and sound" in listed("gemma4_31b_h200")
+    assert "images" not in listed("deepseek_v3_h200")
+
+
+def test_of_a_recipe_that_never_drafts_nothing_is_said_about_its_drafts() -> None:
+    _, plan = plan_recipe(find_recipe("glm52_fp8_h200_throughput"))
+    said = "\n".join(not_exercised(plan, TINY, samples=False))
+    assert "8 ranks" in said
+    assert "fewer steps" not in said
+    assert "sampled" not in said
+
+
+@pytest.mark.parametrize(("dp", "is_said"), [(4, True), (8, False)])
+def test_ranks_that_share_a_requests_attention_did_not_run(tmp_path: Path, dp: int, is_said: bool) -> None:
+    text = find_recipe("deepseek_v3_h200_throughput").read_text()
+    (tmp_path / "recipe.yaml").write_text(re.sub(r"(?m)^(\s+dp:) 8$", rf"\1 {dp}", text))
+    _, plan = plan_recipe(tmp_path / "recipe.yaml")
+    assert plan.recipe.hardware.layout.dp == dp
+    assert ("share one request's attention" in "\n".join(not_exercised(plan, TINY, samples=True))) is is_said
+
+
+def test_the_arithmetic_of_a_rehearsals_own_recipe_is_told(tmp_path: Path) -> None:
+    text = find_recipe("rehearsal/deepseek_v3_cpu").read_text()
+    (tmp_path / "recipe.yaml").write_text(text.replace("dtype: float32", "dtype: bfloat16"))
+    _, plan = plan_recipe(tmp_path / "recipe.yaml")
+    assert "kernels in PyTorch, in bfloat16" in "\n".join(not_exercised(plan, None, samples=True))
 
 
 def test_who_would_move_the_engine_did_not_run() -> None:
