@@ -85,6 +85,7 @@ def _buckets(found: Rehearsal) -> Iterator[str]:
             f"{_length(each.alone.emitted_length):>15} {_length(each.together.emitted_length):>12}   {_listed(each.accepted)}"
         )
     yield f"  {'all':8} {'':7} {'':7} {'':7} {'':15} {'':12}   {_listed(found.accepted)}"
+    yield "  emitted length: 1 + accepted drafts a round; an answer's first token comes with its prefill, and of no round"
 
 
 def _length(value: float | None) -> str:
