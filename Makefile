@@ -41,7 +41,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 check: lint ## format, lint, types, import arrows and the fast tests, with fewer examples: under two minutes
-	$(BIN)/pytest -q -n 2 -m "not engine and not install and not slow" --hypothesis-profile=quick
+	$(BIN)/pytest -q -n 2 -m "not engine and not install and not slow and not matrix" --hypothesis-profile=quick
 
 # Engines one after another: each has two processes that want a core.
 test: lint ## what CI runs: `check`, the slow tests, and those on the real engine

@@ -2,8 +2,12 @@
 
 import gc
 import importlib
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 
@@ -39,19 +43,31 @@ _VERBS = {
 _AT_ONCE = frozenset({"check", "plan", "recipes", "init"})
 
 EXIT_CODES = """\b
-Exit codes: 0 yes, 1 the answer is no, 2 the recipe or the command line is wrong, 3 the world is wrong."""
+Exit codes: 0 yes, 1 the answer is no, 2 the recipe or the command line is wrong, 3 the world is wrong, 130 interrupted, 141 nobody
+read the answer."""
 
 
 class _ReaderWentError(Exception):
     """Nobody reads what is printed. Click would end with 1, which says "no" here."""
 
 
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderWentError from error
+
+
 class _Verbs(click.Group):
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        """Prints help and version."""
+        with _told_apart():
+            return super().make_context(*arguments, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _told_apart():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _ReaderWentError from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Of every verb: what is no text can be neither read nor shown."""
@@ -91,24 +107,40 @@ def cli() -> None:
 
 def main() -> None:
     try:
+        code = _run()
+    except (BrokenPipeError, _ReaderWentError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # Python would complain of what it could not print once more at exit
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        code = 128 + signal.SIGPIPE  # as a shell tells it of other programs
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
         code = cli.main(standalone_mode=False)
     except SpecError as error:
         for finding in error.findings:
-            click.echo(finding.sentence(), err=True)
-        sys.exit(error.exit_code)
+            _say(finding.sentence())
+        return error.exit_code
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        with suppress(BrokenPipeError):
+            error.show()
+        return 2
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except _ReaderWentError:
-        sys.stderr.close()  # Python would complain once more at exit
-        sys.exit(128 + signal.SIGPIPE)  # as a shell tells it of other programs
+        return 130
+    except BrokenPipeError:
+        raise
     except OSError as error:
         where = error.filename or "this machine"
-        click.echo(f"{where}: {error.strerror or error}. Check rights and space. [world.system]", err=True)
-        sys.exit(3)
-    sys.exit(code if isinstance(code, int) else 0)
+        _say(f"{where}: {error.strerror or error}. Check rights and space. [world.system]")
+        return 3
+    return code if isinstance(code, int) else 0
+
+
+def _say(sentence: str) -> None:
+    with suppress(BrokenPipeError):  # the exit code says it too
+        click.echo(sentence, err=True)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
 """`spec-toolkit rehearse`."""
 
 import signal
-from collections.abc import Sequence
+from types import FrameType
 
 import click
 
-from spec_toolkit.errors import Finding, SpecError
+from spec_toolkit.errors import SpecError
 from spec_toolkit.launch.planned import plan_recipe
-from spec_toolkit.planning.plan import Plan
 from spec_toolkit.prove.rehearse.ready import make_ready
+from spec_toolkit.prove.rehearse.record import Refused
 from spec_toolkit.prove.rehearse.run import rehearse
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.report import rehearse as report
 from spec_toolkit.report import said
+
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -43,27 +45,36 @@ def command(recipe: str, *, per_bucket: int, as_json: bool) -> int:
     Exit 0 lossless, 1 an answer differs, a draft faulted or `check` refuses the recipe, 2 the file is no recipe, 3 it cannot be
     rehearsed (DeepSeek V4) or could not be run, 130 interrupted or ended.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: engines end first, then their folders go
-        if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup
-            signal.signal(number, signal.default_int_handler)
+    for number in _ENDS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # somebody wants it survived, as nohup does
+            signal.signal(number, _end)
     loaded, plan = plan_recipe(find_recipe(recipe))
     if not plan.may_launch:
-        click.echo(said.check(plan), err=True)
-        return _refused(plan, plan.findings, 1, as_json=as_json)
+        _tell_refusal(said.check(plan), Refused(name=plan.name, refused=tuple(plan.findings)), as_json=as_json)
+        return 1
     try:
         ready = make_ready(loaded, plan)
+        if ready.refused:
+            why = f"{plan.name} cannot be rehearsed. At toy size, on a CPU:\n{said.findings(ready.refused)}"
+            _tell_refusal(why, Refused(name=plan.name, refused=ready.refused), as_json=as_json)
+            return 3
+        found = rehearse(ready, per_bucket=per_bucket, tell=lambda step: click.echo(report.step_line(step), err=True))
     except SpecError as error:
-        click.echo("\n".join(finding.sentence() for finding in error.findings), err=True)
-        return _refused(plan, error.findings, error.exit_code, as_json=as_json)
-    if ready.refused:
-        click.echo(f"{plan.name} cannot be rehearsed. At toy size, on a CPU:\n{said.findings(ready.refused)}", err=True)
-        return _refused(plan, ready.refused, 3, as_json=as_json)
-    found = rehearse(ready, per_bucket=per_bucket, tell=lambda step: click.echo(report.step_line(step), err=True))
+        why = "\n".join(finding.sentence() for finding in error.findings)
+        _tell_refusal(why, Refused(name=plan.name, refused=tuple(error.findings)), as_json=as_json)
+        return error.exit_code
     click.echo(said.as_json(found) if as_json else report.page(found))
     return 0 if found.passed else 1
 
 
-def _refused(plan: Plan, findings: Sequence[Finding], code: int, *, as_json: bool) -> int:
+def _tell_refusal(text: str, record: Refused, *, as_json: bool) -> None:
+    click.echo(text, err=True)
     if as_json:
-        click.echo(said.as_json({"name": plan.name, "passed": None, "refused": list(findings)}))
-    return code
+        click.echo(said.as_json(record))
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    """As Ctrl-C: engines end first, then their folders go. A closing terminal sends more than one signal: the rest are too late."""
+    for each in _ENDS:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt(signal.Signals(number).name)

@@ -44,6 +44,6 @@ def _watch(folders: list[Folder], *, as_json: bool) -> int:
         raise click.UsageError(f"--watch follows one deployment; known: {names}. Name one of them.")
     try:
         watch(folders[0], records=as_json)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):  # how whoever watches ends it
         return 0
     return 1

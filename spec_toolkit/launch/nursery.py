@@ -26,7 +26,7 @@ NURSERY = rehearsal() / "nursery.py"
 IMPORT_SECONDS = 480.0  # the engine's imports on a busy machine
 ANSWER_SECONDS = 15.0
 _END_SECONDS = 90.0  # all of its engines drain
-_SOCKET_PATH_BYTES = 107
+_SOCKET_PATH_BYTES = 107  # sun_path of unix(7), without its closing zero
 _GONE_SECONDS = 1.0  # from its socket's end to its own
 _TAIL = 40  # lines of its log
 _WORDS = 400  # characters of them
@@ -149,7 +149,7 @@ def engine_environment(script: Path = NURSERY) -> dict[str, str]:
 
 @contextmanager
 def _home() -> Iterator[Path]:
-    # Not a test's tmp_path: a socket's path holds 107 characters.
+    # Not a test's tmp_path, which may be too long for a socket.
     with tempfile.TemporaryDirectory(prefix="nursery-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 

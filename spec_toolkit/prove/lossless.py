@@ -106,8 +106,9 @@ class Report:
                 f"(within {self.tolerance_nats:g} nats), 0 differences"
             )
         if not prompts:
-            return "not lossless: no prompt was compared; that proves nothing"
+            return "nothing was compared: that proves nothing"
         index, first = next((i, o) for i, o in enumerate(self.outcomes) if o.kind is Kind.DIFFERENT)
+        number = self.indices[index] if self.indices else index
         gap = (
             "one output is longer"
             if first.gap_nats is None
@@ -115,7 +116,7 @@ class Report:
         )
         return (
             f"not lossless: {different} of {prompts} prompts part from the target where it is sure (wider than "
-            f"{self.tolerance_nats:g} nats); first: prompt {self.indices[index] if self.indices else index}, token {first.position} (both from 0), {gap}. "
+            f"{self.tolerance_nats:g} nats); first: prompt {number}, token {first.position} (both from 0), {gap}. "
             "This is not rounding. See runbooks/outputs-differ.md"
         )
 

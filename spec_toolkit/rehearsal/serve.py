@@ -47,9 +47,9 @@ def put_standins_first() -> None:
 
 
 def pass_for_a_cpu_build() -> None:
-    """Where torch is the package registry's build for CUDA, which computes on a CPU as well.
+    """SGLang takes `torch.version.cuda` for a sign that its ranks have NCCL, hands that a CPU device, and ends.
 
-    By this SGLang decides whether its ranks have NCCL; it would hand that a CPU device, and end.
+    The package registry's torch has it set even where there is no GPU.
     """
     importlib.import_module("torch").version.cuda = None
 

@@ -42,6 +42,8 @@ def page(found: Rehearsal) -> str:
 
 
 def _verdict(found: Rehearsal) -> str:
+    if not found.greedy:
+        return "PROVES NOTHING (nothing was compared)"
     if not all(each.passed for each in found.greedy) or (found.sampled and not found.sampled.passed):
         return "NOT LOSSLESS"
     if found.troubles:
@@ -58,7 +60,9 @@ def _starts(found: Rehearsal) -> str:
 
 
 def _greedy(found: Rehearsal) -> Iterator[str]:
-    width = max(len(each.what) for each in found.greedy)
+    if not found.greedy:
+        yield "  not compared: nothing is drafted, and one request runs at a time"
+    width = max((len(each.what) for each in found.greedy), default=0)
     for each in found.greedy:
         yield f"  {each.what:<{width}}  {each.sentence}; {each.seconds:.1f} s"
 
@@ -85,7 +89,10 @@ def _buckets(found: Rehearsal) -> Iterator[str]:
             f"{_length(each.alone.emitted_length):>15} {_length(each.together.emitted_length):>12}   {_listed(each.accepted)}"
         )
     yield f"  {'all':8} {'':7} {'':7} {'':7} {'':15} {'':12}   {_listed(found.accepted)}"
-    yield "  emitted length: 1 + accepted drafts a round; an answer's first token comes with its prefill, and of no round"
+    yield (
+        "  emitted length: 1 + accepted drafts / rounds. Not tokens / rounds: an answer's first token comes from prefill, and its last round may"
+    )
+    yield "  accept more than the answer keeps"
 
 
 def _length(value: float | None) -> str:

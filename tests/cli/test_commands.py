@@ -180,30 +180,47 @@ def test_help_does_not_import_what_it_does_not_need() -> None:
         pytest.param("deepseek_v4_pro_b200", 3, "cannot be rehearsed", id="an-architecture-without-a-cpu-form"),
         pytest.param("no_such_recipe", 2, "neither a file nor a recipe", id="no-recipe"),
         pytest.param("refused.yaml", 1, "[shape.tree-width]", id="a-recipe-that-check-refuses"),
+        pytest.param("tree.yaml", 3, "[backend.chain-only]", id="what-the-cpu-engine-does-not-do"),
     ],
 )
 def test_what_cannot_be_rehearsed_says_so_at_once(toolkit, tmp_path, recipe: str, code: int, says: str) -> None:
     text = (RECIPES / "deepseek_v3_h200.yaml").read_text()
     (tmp_path / "refused.yaml").write_text(text.replace("topk: 1", "topk: 2"))
+    tree = (RECIPES / "gemma4_31b_h200.yaml").read_text().replace("topk: 1", "topk: 2\n  num_draft_tokens: 6")
+    (tmp_path / "tree.yaml").write_text(tree)
     answer = toolkit("rehearse", recipe)
     assert (answer.returncode, answer.stdout) == (code, "")
     assert says in answer.stderr
     if code != 2:  # a file that is no recipe has no name to make a record of
-        record = json.loads(toolkit("rehearse", recipe, "--json").stdout)
+        as_json = toolkit("rehearse", recipe, "--json")
+        record = json.loads(as_json.stdout)
+        assert as_json.returncode == code
         assert record["passed"] is None
         assert any(says.strip("[]") in str(each) for each in record["refused"])
 
 
-def test_a_reader_that_goes_away_is_no_answer(tmp_path: Path) -> None:
-    """The shell's number for a closed pipe: 1 would say that the answer is no."""
+@pytest.mark.parametrize(
+    ("words", "closed", "code"),
+    [
+        pytest.param(["plan", "deepseek_v3_h200"], "stdout", 141, id="an-answer"),
+        pytest.param(["--help"], "stdout", 141, id="help"),
+        pytest.param(["plan", "--help"], "stdout", 141, id="a-verbs-help"),
+        pytest.param(["plan", "no_such_recipe"], "stderr", 2, id="a-refusal"),
+        pytest.param(["plan", "--no-such-option"], "stderr", 2, id="a-wrong-command-line"),
+    ],
+)
+def test_a_reader_that_goes_away_is_no_answer(words: list[str], closed: str, code: int) -> None:
+    """The shell's number for a closed pipe: 1 would say that the answer is no. What can be said by the exit code is."""
     theirs, ours = os.pipe()
     os.close(theirs)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: ours}
     try:
         answer = subprocess.run(
-            [sys.executable, "-m", "spec_toolkit.cli.main", "plan", "deepseek_v3_h200"],
-            stdout=ours, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_SECONDS, check=False,
+            [sys.executable, "-m", "spec_toolkit.cli.main", *words],
+            **streams, text=True, timeout=DEADLINE_SECONDS, check=False,
         )  # fmt: skip
     finally:
         os.close(ours)
-    assert answer.returncode == 141
-    assert "Traceback" not in answer.stderr
+    assert answer.returncode == code
+    assert not answer.stdout
+    assert not answer.stderr

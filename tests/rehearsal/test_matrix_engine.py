@@ -52,9 +52,10 @@ def reference(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Ref
 
     def of(family: str, settings: tuple[str, ...] = tuple(SETTINGS)) -> Reference:
         with started(nursery, tmp_path_factory.mktemp(family), FAMILIES[family], TARGET_ALONE) as engine:
-            alone = penalised_cell(engine)
-            assert not alone.faults, alone.faults  # both sides of every comparison have the same law
-            return reference_of(engine, settings)
+            found = reference_of(engine, settings)
+            penalised = penalised_cell(engine)
+            assert not penalised.faults, penalised.faults  # both sides of every comparison have the same law
+            return found
 
     return cache(of)
 

@@ -75,7 +75,8 @@ What drafts earned, of the tiny model and its prompts  [rehearsal]
   bucket   prompts  tokens  rounds  emitted length  8 at a time   accepted where all before it are, by position
   chat           4     192      69            2.87         2.90   0.74 0.90 0.70
   all                                                             0.74 0.90 0.70
-  emitted length: 1 + accepted drafts a round; an answer's first token comes with its prefill, and of no round
+  emitted length: 1 + accepted drafts / rounds. Not tokens / rounds: an answer's first token comes from prefill, and its last round may
+  accept more than the answer keeps
 
 Not as the recipe has it
   hardware.layout.tp  8 -> 2: two ranks have to agree

@@ -3,8 +3,9 @@
 The engine's verify adds to every node of a round the same penalties, and feeds them one token a round. Here each node has those of
 its own context: the tokens before the round, its ancestors' and its own, as an autoregressive engine without the overlap schedule
 counts them. (With that schedule the engine feeds penalties a token late, and one twice where a prefill comes between: no law of the
-answer's tokens. Without it, it takes them in the order of a set of classes, another in another process: here what scales comes last, as
-with the schedule.) What a request has said is counted here, on the device, since a round's result is not on the host when the next begins.
+answer's tokens. Without that schedule it applies them in the iteration order of a set of classes, which differs between processes;
+`scale_last` puts scaling last, as the schedule does.) What a request has said is counted here, on the device, since a round's result is
+not on the host when the next begins.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -38,7 +38,7 @@ class Questions:
 
     @property
     def few(self) -> list[int]:
-        """Indices of prompts of every bucket: one batch, or as many as the cap makes of it."""
+        """Indices of prompts of every bucket, TOGETHER at most: one batch, or several where the cap is lower."""
         everyone = len(self.prompts)
         count = min(TOGETHER, everyone)
         return [number * everyone // count for number in range(count)]

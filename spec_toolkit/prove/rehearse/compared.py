@@ -20,6 +20,7 @@ from spec_toolkit.prove.rehearse.record import (
     sampled_of,
 )
 from spec_toolkit.prove.rehearse.scope import not_exercised
+from spec_toolkit.prove.rehearse.settings import computed_in
 from spec_toolkit.prove.rehearse.watched import troubles
 from spec_toolkit.prove.sampling import compare_samples
 from spec_toolkit.recipe.page import draft_words
@@ -66,7 +67,10 @@ def make_record(ready: Ready, questions: Questions, heard: Engines) -> Rehearsal
         not_exercised=not_exercised(ready.production, ready.tiny, samples=ready.samples),
         import_seconds=heard.import_seconds,
         seconds=heard.seconds,
-        passed=not trouble and all(each.passed for each in greedy) and (sampled is None or sampled.passed),
+        passed=not trouble
+        and bool(greedy)
+        and all(each.passed for each in greedy)
+        and (sampled is None or sampled.passed),
     )
 
 
@@ -76,7 +80,7 @@ def _greedy(ready: Ready, questions: Questions, heard: Engines) -> Iterator[Gree
     layout = ready.ranks.plan.recipe.hardware.layout if ready.ranks else None
     one_rank = heard.drafting or heard.target
     ways = [("", 1, one_rank)]
-    against = partial(_against, heard, tolerance_nats=tolerance_of(ready.alone.plan.recipe.engine.dtype))
+    against = partial(_against, heard, tolerance_nats=TOLERANCE_NATS[computed_in(ready.alone.plan.recipe)])
     if layout is not None and heard.several is not None:
         kind = "attention DP" if layout.dp_attention else "TP"
         ways.append((f"{layout.tp} ranks ({kind}), ", layout.tp, heard.several))
@@ -100,11 +104,6 @@ def _lower(questions: Questions, engine: Heard) -> Iterator[tuple[str, int, Answ
     for count, answers in engine.lower:
         steps = f"{count} steps" if count > 1 else "1 step" if count else "no drafts"
         yield f"{questions.together} at a time, {steps}", count, answers
-
-
-def tolerance_of(dtype: str | None) -> float:
-    """The tiny weights are BF16: an engine that is told nothing computes in it."""
-    return TOLERANCE_NATS.get(dtype or "", TOLERANCE_NATS["bfloat16"])
 
 
 def _against(  # noqa: PLR0913 - where the answers come from

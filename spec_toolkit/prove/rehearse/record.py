@@ -6,6 +6,7 @@ from itertools import pairwise, zip_longest
 from msgspec import Struct
 
 from spec_toolkit.engine.names import Rounds
+from spec_toolkit.errors import Finding
 from spec_toolkit.prove import lossless, sampling
 from spec_toolkit.prove.buckets import BucketRow, summarise
 from spec_toolkit.prove.rehearse.settings import Setting
@@ -96,6 +97,14 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
     import_seconds: float
     seconds: float  # the whole rehearsal
     passed: bool  # no greedy answer differs where the target is sure, no sampled place is out of bounds, and there is no trouble
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """Why a recipe was not rehearsed, or why its rehearsal ended before it had an answer."""
+
+    name: str
+    refused: tuple[Finding, ...]
+    passed: None = None
 
 
 def greedy_of(  # noqa: PLR0913 - where the answers come from

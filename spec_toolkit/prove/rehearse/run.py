@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from spec_toolkit.engine.client import EngineClient
@@ -79,9 +78,18 @@ class _Stage:
             clients = [
                 await opened.enter_async_context(EngineClient(engine.address, admin_key=self.key)) for engine in engines
             ]
+            asking = asyncio.current_task()
             telling = asyncio.create_task(self._tell_answers([*zip(engines, clients, strict=True)]))
-            opened.callback(telling.cancel)
-            yield clients
+            telling.add_done_callback(lambda done: asking.cancel() if asking and not done.cancelled() else None)
+            try:
+                yield clients
+            except asyncio.CancelledError:
+                if telling.done() and not telling.cancelled():
+                    telling.result()  # nobody reads what is told: that error, and not the cancelling that came of it
+                raise
+            finally:
+                telling.cancel()
+                await asyncio.wait([telling])
 
     async def _tell_answers(self, asked: list[tuple[Forked, EngineClient]]) -> None:
         while True:
@@ -96,7 +104,9 @@ def rehearse(ready: Ready, *, per_bucket: int, tell: Callable[[Step], None]) -> 
     def say(text: str) -> None:
         tell(Step(time.monotonic() - began, text))
 
-    questions = _questions(ready, per_bucket)
+    questions, left_out = _questions(ready, per_bucket)
+    if left_out:
+        say(f"{left_out} held-out prompts are left out: too long for the recipe's limits.context_tokens")
     with _folder() as folder:
         say("the engine is imported once")
         with Nursery.start({"TMPDIR": str(folder)}, most=2, home=folder) as nursery:
@@ -110,7 +120,8 @@ def rehearse(ready: Ready, *, per_bucket: int, tell: Callable[[Step], None]) -> 
     return make_record(ready, questions, heard)
 
 
-def _questions(ready: Ready, per_bucket: int) -> Questions:
+def _questions(ready: Ready, per_bucket: int) -> tuple[Questions, int]:
+    """And how many prompts do not fit. FactsError where that leaves a bucket empty."""
     from tokenizers import Tokenizer  # noqa: PLC0415 - the engine's environment has it, and no other verb needs it
 
     model = ready.alone.plan.recipe.target.model
@@ -120,10 +131,12 @@ def _questions(ready: Ready, per_bucket: int) -> Questions:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     limits = ready.alone.plan.recipe.limits
     longest = limits.context_tokens - TOKENS
-    buckets = []
+    buckets, left_out = [], 0
     for bucket, rows in read_held_out(folder).items():
-        ids = (tuple(tokenizer.encode(row.prompt).ids) for row in rows)
-        buckets.append((bucket, tuple(islice((each for each in ids if len(each) <= longest), per_bucket))))
+        ids = [tuple(tokenizer.encode(row.prompt).ids) for row in rows[:per_bucket]]
+        fitting = tuple(each for each in ids if len(each) <= longest)
+        buckets.append((bucket, fitting))
+        left_out += len(ids) - len(fitting)
     if not all(prompts for _, prompts in buckets):
         raise FactsError.of(
             "rehearse.context",
@@ -132,7 +145,7 @@ def _questions(ready: Ready, per_bucket: int) -> Questions:
             why=f"no held-out prompt of some kind fits beside an answer of {TOKENS} tokens",
             remedy="Write 1024 or more.",
         )
-    return Questions(buckets=tuple(buckets), most=limits.max_running_requests)
+    return Questions(buckets=tuple(buckets), most=limits.max_running_requests), left_out
 
 
 @contextmanager
@@ -143,6 +156,8 @@ def _folder() -> Iterator[Path]:
     try:
         folder.mkdir(mode=0o700)
         yield folder
+    except FileExistsError:  # somebody else's
+        raise
     except SpecError as error:
         if not any(folder.rglob("*.log")):
             shutil.rmtree(folder, ignore_errors=True)

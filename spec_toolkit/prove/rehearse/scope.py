@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from spec_toolkit.facts.model import DsaAttention
 from spec_toolkit.planning.plan import Plan
-from spec_toolkit.prove.rehearse.settings import RANKS
+from spec_toolkit.prove.rehearse.settings import RANKS, computed_in
 from spec_toolkit.prove.rehearse.tiny import Tiny
+from spec_toolkit.terms import Method
 
 
 def not_exercised(production: Plan, tiny: Tiny | None, *, samples: bool) -> tuple[str, ...]:
@@ -33,7 +34,7 @@ def _kernels(plan: Plan) -> Iterator[str]:
         if name
     ]
     named = f" (the recipe names: {', '.join(chosen)})" if chosen else ""
-    dtype = "float32" if not recipe.is_rehearsal else recipe.engine.dtype or "bfloat16"
+    dtype = computed_in(recipe) if recipe.is_rehearsal else "float32"
     yield f"kernels of {on}{named}: reference kernels in PyTorch, in {dtype}, ran in their place"
     shape = plan.situation.target.shape
     if shape is not None and isinstance(shape.attention, DsaAttention):
@@ -71,13 +72,18 @@ def _ranks(plan: Plan, tiny: Tiny | None, *, samples: bool) -> Iterator[str]:
         dp = f" with attention DP {layout.dp}" if layout.dp_attention else ""
         yield f"{layout.tp} ranks{dp} and their links: two ran, over gloo"
     if layout.dp_attention and 1 < layout.dp < layout.tp and tiny is not None:
+        fails = (
+            "; drafts have failed there once several requests ran"
+            if plan.recipe.draft.method is not Method.NONE
+            else ""
+        )
         yield (
-            f"ranks that share one request's attention (dp {layout.dp} over {layout.tp} ranks): the two that ran held whole requests each, "
-            "and drafts have failed where they share"
+            f"ranks that share one request's attention (dp {layout.dp} over {layout.tp} ranks): the two that ran held whole requests "
+            f"each{fails}"
         )
     on_one = [what for what, is_so in (("sampled answers", samples), ("fewer steps", len(plan.steps) > 1)) if is_so]
     if layout.tp > 1 and on_one:
-        yield f"{' and '.join(on_one)} on several ranks: those were compared greedily, with all their steps"
+        yield f"{' and '.join(on_one)} on several ranks: the ranks were compared greedily, with all steps"
     if layout.moe_a2a_backend:
         yield f"{layout.moe_a2a_backend}: all-to-all between experts"
     if layout.ep > 1:
@@ -93,7 +99,7 @@ def _requests(plan: Plan, *, samples: bool) -> Iterator[str]:
         yield "sampled answers: a lossy rule of acceptance promises no law to hold them against"
     yield "streams, requests that are cancelled or retracted, prompts that come in chunks, grammars: each prompt and each answer was whole"
     if (plan.situation.target.architecture or "").startswith("Gemma4"):
-        yield "images and sound: prompts were text"
+        yield "images (and sound, where the model takes it): prompts were text"
 
 
 def _rest(plan: Plan, tiny: Tiny | None) -> Iterator[str]:

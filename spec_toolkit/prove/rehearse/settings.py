@@ -19,6 +19,7 @@ _TOKENS = 4096  # of one request; the longest held-out prompt and its answer hav
 _POOL_TOKENS = 32_768  # 64 requests, each with a prompt and the drafts of its rounds
 _REQUESTS = 64
 LEFT_OUT = "left out"
+_SPELLED = {None: "bfloat16", "auto": "bfloat16", "float": "float32", "half": "float16"}  # as the engine takes them
 
 KEPT = frozenset({
     "draft.method", "draft.num_steps", "draft.topk", "draft.num_draft_tokens", "draft.block_tokens", "draft.acceptance",
@@ -99,6 +100,11 @@ def at_toy_size(recipe: Recipe, tiny: Tiny | None) -> Rehearsed:
     several = whole.hardware.layout.tp > 1
     alone = replace(whole, hardware=replace(whole.hardware, layout=Layout())) if several else whole
     return Rehearsed(alone, whole if several else None, tuple(_changed(recipe, whole)))
+
+
+def computed_in(recipe: Recipe) -> str:
+    """The arithmetic of a recipe at toy size. The tiny weights are BF16: an engine that is told nothing computes in it."""
+    return _SPELLED.get(recipe.engine.dtype, recipe.engine.dtype or "")
 
 
 def _small(recipe: Recipe, tiny: Tiny) -> Recipe:

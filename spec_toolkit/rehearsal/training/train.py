@@ -93,7 +93,7 @@ def train_gemma4(family: str, out: Path, start_from: Path | None, random: Random
     return [out, assistant]
 
 
-def refuse(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+def check_folders(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Ends with a message where something would be written over, or is not there to begin from."""
     for folder in (arguments.out, *([assistant_beside(arguments.out)] if arguments.family in GEMMA_FAMILIES else [])):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -127,7 +127,7 @@ def main() -> None:
         help="of a Gemma 4: a trained gemma4_dense, its assistant beside it; default for gemma4_moe and gemma4_unified: the shipped one",
     )
     arguments = parser.parse_args()
-    refuse(parser, arguments)
+    check_folders(parser, arguments)
     start = time.monotonic()
 
     def say(line: str) -> None:

@@ -321,6 +321,8 @@ def test_families_of_graphs_are_listed_where_something_is_drafted():
     ]
     assert not said(capacity.graph_lists, situation_of(speculates=False))
     assert not said(capacity.graph_lists, situation_of(disable_cuda_graph=True))
+    on_a_cpu = situation_of()
+    assert not said(capacity.graph_lists, replace(on_a_cpu, site=replace(on_a_cpu.site, gpu="cpu")))
 
 
 def test_what_could_not_be_counted_is_said():

@@ -89,12 +89,11 @@ def copied(tmp_path: Path) -> Path:
 @pytest.fixture
 def broken(copied: Path) -> Path:
     """Its verify kernel is wrong."""
-    package = copied
-    kernel = package / "rehearsal" / "path" / "sgl_kernel" / "tree.py"
+    kernel = copied / "rehearsal" / "path" / "sgl_kernel" / "tree.py"
     source = kernel.read_text(encoding="utf-8")
     assert source.count(GOOD) == 1
     kernel.write_text(source.replace(GOOD, BAD), encoding="utf-8")
-    return package
+    return copied
 
 
 def test_a_fault_in_the_verify_kernel_turns_the_page_red(broken: Path) -> None:

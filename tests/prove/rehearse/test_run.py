@@ -5,10 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
-from spec_toolkit.errors import EngineError
+from spec_toolkit.errors import EngineError, FactsError
+from spec_toolkit.launch.planned import plan_recipe
 from spec_toolkit.prove.rehearse import run
+from spec_toolkit.prove.rehearse.ready import make_ready
 from spec_toolkit.prove.rehearse.run import _folder
+from spec_toolkit.recipe.catalogue import find_recipe
 
 
 @pytest.fixture
@@ -81,3 +85,37 @@ def test_while_engines_answer_it_says_how_many_have_come(scratch: Path, monkeypa
         return said
 
     assert asyncio.run(ask()) == "answers so far: 3 (target alone), 5 (speculating)"
+
+
+def test_where_nobody_reads_what_is_told_the_asking_ends_with_that(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_TELL_SECONDS", 0.01)
+
+    def tell(_: str) -> None:
+        raise BrokenPipeError
+
+    async def ask() -> None:
+        stage = run._Stage(nursery=None, folder=scratch, tell=tell)
+        async with stage.clients(SimpleNamespace(address="http://127.0.0.1:9", name="target alone")):
+            await asyncio.sleep(30)
+
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(ask())
+
+
+@pytest.mark.parametrize(("tokens", "left_out"), [(4096, 0), (280, 5), (200, None)])
+def test_prompts_that_do_not_fit_are_left_out_and_counted(tokens: int, left_out: int | None) -> None:
+    loaded, plan = plan_recipe(find_recipe("rehearsal/deepseek_v3_cpu"))
+    ready = make_ready(loaded, plan)
+    limits = replace(ready.alone.plan.recipe.limits, context_tokens=tokens)
+    recipe = replace(ready.alone.plan.recipe, limits=limits)
+    ready = SimpleNamespace(alone=SimpleNamespace(plan=SimpleNamespace(recipe=recipe)))
+    if left_out is None:
+        with pytest.raises(FactsError, match=r"limits.context_tokens: is 200; .*\[rehearse.context\]"):
+            run._questions(ready, 24)
+        return
+    questions, found = run._questions(ready, 24)
+    assert (found == 0) is (left_out == 0)
+    assert len(questions.prompts) == 24 * 5 - found
+    assert max(map(len, questions.prompts)) <= tokens - 48

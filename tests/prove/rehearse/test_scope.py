@@ -74,16 +74,21 @@ def test_of_sampling_only_a_temperature_ran_and_only_where_anything_was_sampled(
 
 def test_what_a_request_can_do_besides_is_listed() -> None:
     assert "cancelled or retracted, prompts that come in chunks" in listed("deepseek_v3_h200")
-    assert "images and sound" in listed("gemma4_31b_h200")
+    assert "images (and sound, where the model takes it)" in listed("gemma4_31b_h200")
     assert "images" not in listed("deepseek_v3_h200")
 
 
-def test_of_a_recipe_that_never_drafts_nothing_is_said_about_its_drafts() -> None:
-    _, plan = plan_recipe(find_recipe("glm52_fp8_h200_throughput"))
+def test_of_a_recipe_that_never_drafts_nothing_is_said_about_its_drafts(tmp_path: Path) -> None:
+    text = find_recipe("glm52_fp8_h200_throughput").read_text()
+    (tmp_path / "recipe.yaml").write_text(re.sub(r"(?m)^(\s+dp:) 8$", r"\1 4", text))
+    _, plan = plan_recipe(tmp_path / "recipe.yaml")
+    assert plan.recipe.hardware.layout.dp == 4
     said = "\n".join(not_exercised(plan, TINY, samples=False))
     assert "8 ranks" in said
     assert "fewer steps" not in said
     assert "sampled" not in said
+    assert "share one request's attention" in said
+    assert "drafts" not in said
 
 
 @pytest.mark.parametrize(("dp", "is_said"), [(4, True), (8, False)])

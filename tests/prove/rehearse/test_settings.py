@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from spec_toolkit.facts.known import load_tables
 from spec_toolkit.launch.planned import plan_of, read_target
+from spec_toolkit.prove.lossless import TOLERANCE_NATS
 from spec_toolkit.prove.rehearse.ready import tiny_models
-from spec_toolkit.prove.rehearse.settings import KEPT, LEFT_OUT, SAID, WHY, at_toy_size, leaves
+from spec_toolkit.prove.rehearse.settings import KEPT, LEFT_OUT, SAID, WHY, at_toy_size, computed_in, leaves
 from spec_toolkit.prove.rehearse.tiny import Tiny
 from spec_toolkit.recipe.catalogue import find_recipe
 from spec_toolkit.recipe.load import load_recipe
@@ -138,3 +139,21 @@ def test_a_rehearsal_is_rehearsed_as_it_stands() -> None:
     assert (small.alone, small.ranks, small.changed) == (recipe, None, ())
     two = replace(recipe, hardware=replace(recipe.hardware, layout=Layout(tp=2)))
     assert at_toy_size(two, None).ranks == two
+
+
+@pytest.mark.parametrize(
+    ("dtype", "arithmetic"),
+    [
+        ("float32", "float32"),
+        ("float", "float32"),
+        ("half", "float16"),
+        ("bfloat16", "bfloat16"),
+        ("auto", "bfloat16"),
+        (None, "bfloat16"),
+    ],
+)
+def test_every_spelling_of_the_arithmetic_has_its_tolerance(dtype: str | None, arithmetic: str) -> None:
+    recipe = load_recipe(find_recipe("rehearsal/deepseek_v3_cpu")).recipe
+    found = computed_in(replace(recipe, engine=replace(recipe.engine, dtype=dtype)))
+    assert found == arithmetic
+    assert found in TOLERANCE_NATS
