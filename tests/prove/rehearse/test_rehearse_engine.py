@@ -49,7 +49,7 @@ def rehearse(*words: str, package: Path = PACKAGE) -> tuple[int, str, str]:
     ],
 )
 def test_a_production_recipe_rehearses(recipe: str, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
-    code, answer, story = rehearse(recipe, "--prompts", "1", "--json")
+    code, answer, story = rehearse(recipe, "--prompts", "2", "--json")  # ten prompts: eight at a time
     assert code == 0, f"{answer}\n{story}"
     found = json.loads(answer)
     with capsys.disabled():
@@ -58,6 +58,7 @@ def test_a_production_recipe_rehearses(recipe: str, ranks: int, capsys: pytest.C
     assert found["passed"]
     assert {one["ranks"] for one in found["greedy"]} == {1, ranks}
     assert {one["concurrency"] for one in found["greedy"]} == {1, 8}
+    assert all(one["prompts"] >= 8 for one in found["greedy"])
     assert all(one["compared_tokens"] > 100 for one in found["greedy"])
     lower = [one["steps"] for one in found["greedy"] if one["steps"] != max(found["steps"], default=one["steps"])]
     assert sorted(lower) == found["steps"][:-1]  # each step count the policy may fall to
