@@ -86,17 +86,18 @@ class Reference:
     """What the target answers alone, one prompt at a time."""
 
     greedy: list[Completion]  # with log-probabilities
-    unsure: int  # the prompt whose first tokens the target is least sure of: a wrong law shows most there
-    sampled: dict[str, list[Completion]] = field(default_factory=dict)
+    prompts: tuple[int, ...]  # that are sampled
+    sampled: dict[tuple[str, int], list[Completion]] = field(default_factory=dict)  # by setting and prompt
 
 
 def reference_of(engine: Engine, settings: Sequence[str] = tuple(SETTINGS)) -> Reference:
     """From an engine that does not speculate."""
     assert engine.shape.num_steps == 0
     greedy = [said.completion for said in asyncio.run(_greedy(engine, together=1, with_logprobs=True))]
-    unsure = least_sure(greedy)
-    samples = {name: asyncio.run(_samples(engine, name, unsure)) for name in settings}
-    return Reference(greedy, unsure, samples)
+    # Two, since one law is easily told where the target tosses a coin, and another where drafts are often refused.
+    prompts = tuple(dict.fromkeys((0, least_sure(greedy))))
+    samples = {(name, index): asyncio.run(_samples(engine, name, index)) for name in settings for index in prompts}
+    return Reference(greedy, prompts, samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,21 +238,24 @@ def penalised_cell(engine: Engine) -> Row:
 
 def sampled_cell(engine: Engine, reference: Reference, setting: str) -> Row:
     began, cpu = time.perf_counter(), engine.cpu_seconds()
-    found = asyncio.run(_samples(engine, setting, reference.unsure))
+    found = {index: asyncio.run(_samples(engine, setting, index)) for index in reference.prompts}
     seconds, cpu = time.perf_counter() - began, engine.cpu_seconds() - cpu
-    report = compare_samples(reference.sampled[setting], found)
+    reports = {index: compare_samples(reference.sampled[setting, index], said) for index, said in found.items()}
+    faults = [f"prompt {index}: {each.sentence()}" for index, each in reports.items() if not each.is_within_bounds]
     # Where every answer has the same token there is no law to tell, and nothing to be near.
-    nearest = max(report.rows, key=lambda row: (row.bound > 0, row.distance - row.bound))
-    accepted = sum((each.made and each.made.accepted_drafts) or 0 for each in found)
-    faults = [] if report.is_within_bounds else [report.sentence()]
-    if not any(row.bound for row in report.rows):
+    rows = [row for each in reports.values() for row in each.rows if row.bound > 0]
+    if not rows:
         faults.append("every answer is the same: this compared laws of one token")
-    if accepted < len(found) / 4:
+    answers = [said for each in found.values() for said in each]
+    accepted = sum((each.made and each.made.accepted_drafts) or 0 for each in answers)
+    if accepted < len(answers) / 4:
         faults.append(
-            f"{accepted} drafts were accepted in {len(found)} answers: this compared engines that hardly speculate"
+            f"{accepted} drafts were accepted in {len(answers)} answers: this compared engines that hardly speculate"
         )
+    nearest = max(rows, key=lambda row: row.distance - row.bound, default=None)
     return Row(
-        cell=setting, tokens=len(found) * SHORT, sampled=f"{nearest.distance:.3f} / {nearest.bound:.3f}",
+        cell=setting, tokens=len(answers) * SHORT,
+        sampled=f"{nearest.distance:.3f} / {nearest.bound:.3f}" if nearest else "no law",
         seconds=seconds, cpu_seconds=cpu, faults=tuple(faults),
     )  # fmt: skip
 
