@@ -137,12 +137,13 @@ def _questions(ready: Ready, per_bucket: int) -> tuple[Questions, int]:
         fitting = tuple(each for each in ids if len(each) <= longest)
         buckets.append((bucket, fitting))
         left_out += len(ids) - len(fitting)
-    if not all(prompts for _, prompts in buckets):
+    empty = [bucket for bucket, prompts in buckets if not prompts]
+    if empty:
         raise FactsError.of(
             "rehearse.context",
             "limits.context_tokens",
             f"is {limits.context_tokens:,}",
-            why=f"no held-out prompt of some kind fits beside an answer of {TOKENS} tokens",
+            why=f"of the held-out prompts of {', '.join(empty)} none fits beside an answer of {TOKENS} tokens",
             remedy="Write 1024 or more.",
         )
     return Questions(buckets=tuple(buckets), most=limits.max_running_requests), left_out
@@ -156,8 +157,6 @@ def _folder() -> Iterator[Path]:
     try:
         folder.mkdir(mode=0o700)
         yield folder
-    except FileExistsError:  # somebody else's
-        raise
     except SpecError as error:
         if not any(folder.rglob("*.log")):
             shutil.rmtree(folder, ignore_errors=True)
